@@ -1,0 +1,41 @@
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv and install sncl with the pinned versions
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "sncl needs Python 3.11 or newer, and '$(PYTHON)' is not; try: make setup PYTHON=python3.11" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup ## watch a network forget, and one that does not
+	$(BIN)/sncl demo
+
+test: export OMP_NUM_THREADS = 1
+test: setup ## run every test; those that need real data look in $SNCL_DATA and are skipped without it
+	$(BIN)/python -m pytest -n 2
+
+check: export OMP_NUM_THREADS = 1
+check: setup ## lint, format, types, layers and the fast tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+format: setup ## sort imports, apply safe fixes and format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## remove the environment, caches and build outputs; runs/ stays
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	find sncl tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,222 @@
+"""The command line: ``sncl list | train | demo | data``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sncl import __version__
+from sncl.errors import SnclError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Neural networks that learn from a stream without forgetting.",
+)
+data_app = typer.Typer(invoke_without_command=True, help="What data is there, and how to get more.")
+app.add_typer(data_app, name="data")
+
+# Typer carries its own copy of click from some version on; these are that copy's exceptions, wherever it lies.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+ClickException: type[Exception] = UsageError.__mro__[1]
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Folder with the data sets [default: $SNCL_DATA or the user's cache]")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
+
+
+def main() -> None:
+    """Run the command line; every error a person can put right is one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except SnclError as error:
+        fail(str(error))
+    except ClickException as error:
+        fail(error.format_message())  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("stopped; the same command goes on from the last checkpoint")
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str) -> None:
+    if message:  # a bare `sncl` has printed its help already
+        print("error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def print_table(headings: list[str], cells: list[list[str]], title: str | None = None) -> None:
+    table = Table(*headings, title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for row in cells:
+        table.add_row(*row)
+    out.print(table)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sncl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Version")] = False,
+) -> None:
+    """Neural networks that learn from a stream without forgetting."""
+
+
+@app.command("list")
+def list_names(as_json: JsonOption = False) -> None:
+    """The methods and streams there are."""
+    from sncl.methods.table import METHODS
+    from sncl.streams.benchmarks import STREAMS
+
+    if as_json:
+        print_json({"methods": list(METHODS), "streams": list(STREAMS)})
+        return
+    methods = [[name, entry.title, "yes" if entry.memory else "no", entry.reference] for name, entry in METHODS.items()]
+    print_table(["method", "", "memory", "reference"], methods)
+    out.print()
+    streams = [[name, each.network, str(each.epochs), each.description] for name, each in STREAMS.items()]
+    print_table(["stream", "network", "epochs", ""], streams)
+
+
+@app.command()
+def train(
+    stream: Annotated[str, typer.Option(help="A stream of `sncl list`")],
+    method: Annotated[str, typer.Option(help="A method of `sncl list`")],
+    memory: Annotated[int | None, typer.Option(help="Samples that may be kept [default: 200]")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed of one run [default: 0]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 .. N-1, several at once")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over each task [default: the stream's]")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first T tasks")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
+    data: DataOption = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Run folder [default: runs/...]")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
+    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a method on a stream. The same command on the same folder goes on where it stopped."""
+    from sncl.commands import Job, run_jobs
+    from sncl.experiment import plan, stored_result
+    from sncl.methods.table import entry
+    from sncl.results import table
+
+    if seed is not None and seeds is not None:
+        raise SnclError("give either --seed or --seeds, not both")
+    if seeds is not None and seeds < 1:
+        raise SnclError(f"--seeds is at least 1, not {seeds}")
+    settings = {}
+    for text in set_ or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise SnclError(f"--set takes KEY=VALUE, not {text!r}")
+        settings[key.strip()] = value.strip()
+    jobs = []
+    for number in [seed or 0] if seeds is None else range(seeds):
+        experiment = plan(
+            stream,
+            method,
+            memory=memory,
+            seed=number,
+            epochs=epochs,
+            tasks=tasks,
+            validation=validation,
+            device=device,
+            settings=settings,
+        )
+        place = Path("runs") / experiment.name() if folder is None else folder
+        jobs.append(
+            Job(experiment, place / f"seed-{number}" if folder and seeds is not None else place, data, checkpoint)
+        )
+    if memory is not None and not entry(method).memory:
+        err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
+    done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
+    for job in done:
+        err.print(f"already finished: {job.folder} (the stored result is shown)")
+    results = run_jobs(jobs, err)
+    if as_json:
+        print_json(results[0] if seeds is None else {"runs": results})
+    else:
+        print_table(*table(results))
+        err.print(f"run folder{'s' if len(jobs) > 1 else ''}: {jobs[0].folder.parent if len(jobs) > 1 else place}")
+
+
+@app.command()
+def demo(
+    seeds: Annotated[int, typer.Option(help="How many seeds", min=1)] = 3,
+    folder: Annotated[Path | None, typer.Option("--out", help="Keep the runs here [default: a temporary one]")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
+    from sncl.commands import demo_jobs, draw, run_jobs, working_folder
+    from sncl.results import table
+
+    with working_folder(folder) as place:
+        results = run_jobs(demo_jobs(seeds, place), err)
+        if as_json:
+            print_json({"runs": results})
+        else:
+            for stream in dict.fromkeys(result["stream"] for result in results):
+                print_table(*table([result for result in results if result["stream"] == stream]))
+                out.print()
+        if picture is not None:
+            draw(results, picture)
+            err.print(f"picture: {picture}")
+
+
+@data_app.callback()
+def data_inventory(context: typer.Context, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Say which data sets are there."""
+    from sncl.streams.sources import data_root, inventory
+
+    if context.invoked_subcommand is not None:
+        return
+    root = data_root(data)
+    found = inventory(root)
+    if as_json:
+        print_json({"root": str(root), "data": [each._asdict() for each in found]})
+        return
+    out.print(f"data folder: {root}", soft_wrap=True)
+    cells = [[each.name, "yes" if each.present else "no", each.detail, each.path] for each in found]
+    print_table(["data set", "there", "", "where"], cells)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="mnist, cifar10 or tiny-imagenet")],
+    data: DataOption = None,
+    mirror: Annotated[str | None, typer.Option(help="Base address to download from instead")] = None,
+) -> None:
+    """Download a data set from its official place, with checksum; an interrupted download goes on."""
+    from sncl.commands import download_bar
+    from sncl.streams.fetch import fetch
+    from sncl.streams.sources import data_root
+
+    root = data_root(data)
+    with download_bar(err) as progress:
+        paths = fetch(name, root, mirror=mirror, progress=progress)
+    for path in paths:
+        out.print(str(path), soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What the commands do once their options are understood: run jobs with progress bars, the demo, its picture."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sncl.errors import SnclError
+from sncl.experiment import Experiment, perform, plan
+from sncl.results import READOUT_TITLES, group, readouts, spread
+from sncl.streams.benchmarks import STREAMS
+from sncl.training.fleet import cores, run_all
+from sncl.training.run import Moment
+
+DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
+DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
+DEMO_MEMORY = 100
+REPORTS_PER_RUN = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """One experiment and where it is kept."""
+
+    experiment: Experiment
+    folder: Path
+    data: Path | None = None
+    checkpoint_seconds: float = 30.0
+
+    def title(self) -> str:
+        return f"{self.experiment.method} on {self.experiment.stream}, seed {self.experiment.seed}"
+
+
+def work(job: Job, report: Callable[[Moment], None]) -> dict[str, Any]:
+    """Perform one job and report on it now and then, not every step."""
+
+    def watch(moment: Moment) -> None:
+        every = max(1, moment.total // REPORTS_PER_RUN)
+        if moment.steps % every == 0 or moment.accuracy:
+            report(moment)
+
+    return perform(job.experiment, job.folder, job.data, watch, checkpoint_seconds=job.checkpoint_seconds)
+
+
+def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
+    """Run all jobs, as many at once as there are cores, behind one progress bar each."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=False) as progress:
+        bars: dict[int, Any] = {}
+
+        def watch(number: int, moment: Moment) -> None:
+            if number not in bars:
+                bars[number] = progress.add_task(jobs[number].title(), total=moment.total, note="")
+            progress.update(bars[number], completed=moment.steps)
+            if moment.accuracy:
+                readout, value = next(iter(moment.accuracy.items()))
+                progress.update(bars[number], note=f"{READOUT_TITLES[readout]} {value:.1f} %")
+            elif moment.losses:
+                progress.update(bars[number], note=f"task {moment.task + 1}/{moment.tasks}")
+
+        small = all(STREAMS[job.experiment.stream].network == "mlp" for job in jobs)
+        at_once = min(len(jobs), cores())
+        threads = 1 if small else max(1, cores() // at_once)
+        if at_once == 1:
+            before = torch.get_num_threads()
+            torch.set_num_threads(threads)
+            try:
+                return [work(job, partial(watch, number)) for number, job in enumerate(jobs)]
+            finally:
+                torch.set_num_threads(before)
+        return run_all(work, jobs, at_once, threads, watch)
+
+
+def demo_jobs(seeds: int, folder: Path) -> list[Job]:
+    """The demo: every method with the same seeds on every embedded stream."""
+    return [
+        Job(plan(stream, method, memory=DEMO_MEMORY, seed=seed, device="cpu"), folder / f"{stream}-{method}-{seed}")
+        for stream in DEMO_STREAMS
+        for method in DEMO_METHODS
+        for seed in range(seeds)
+    ]
+
+
+@contextmanager
+def working_folder(folder: Path | None) -> Iterator[Path]:
+    """The given folder, or a temporary one that is removed afterwards."""
+    if folder is not None:
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory(prefix="sncl-") as place:
+            yield Path(place)
+
+
+@contextmanager
+def download_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress function for downloads: file name, bytes so far, bytes in all."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bars: dict[str, Any] = {}
+
+        def update(name: str, done: int, total: int) -> None:
+            if name not in bars:
+                bars[name] = progress.add_task(name, total=total or None)
+            progress.update(bars[name], completed=done, total=total or None)
+
+        yield update
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """The average accuracy over the tasks seen so far, mean and spread over seeds, one panel for each stream."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise SnclError("drawing needs matplotlib: pip install sncl[plots]") from error
+    streams = list(dict.fromkeys(result["stream"] for result in results))
+    figure, axes = pyplot.subplots(1, len(streams), figsize=(3.4 * len(streams), 3.2), squeeze=False)
+    for panel, stream in zip(axes[0], streams, strict=True):
+        members = [result for result in results if result["stream"] == stream]
+        for row in group(members):
+            curves = [
+                [sum(known[: t + 1]) / (t + 1) for t, known in enumerate(result["accuracy_matrix"])]
+                for result in row.results
+            ]
+            points = [spread(values) for values in zip(*curves, strict=True)]
+            means, deviations = [mean for mean, _ in points], [deviation for _, deviation in points]
+            if len(points) == 1:  # a stream without boundaries is tested once
+                panel.bar(row.title, means[0], yerr=deviations[0], capsize=3)
+            else:
+                tasks = range(1, len(points) + 1)
+                (line,) = panel.plot(tasks, means, marker="o", markersize=3, label=row.title)
+                low = [mean - deviation for mean, deviation in points]
+                high = [mean + deviation for mean, deviation in points]
+                panel.fill_between(tasks, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        panel.set_title(f"{stream} ({READOUT_TITLES[readouts(members)[0]]})", fontsize=10)
+        panel.set_xlabel("tasks seen" if len(members[0]["accuracy_matrix"]) > 1 else "")
+        panel.grid(alpha=0.25)
+    axes[0][0].set_ylabel("accuracy on tasks seen, %")
+    axes[0][0].legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

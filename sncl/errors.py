@@ -1,0 +1,8 @@
+"""The one exception a user is meant to read."""
+
+
+class SnclError(Exception):
+    """Something the caller can put right: one sentence that says what was wrong and what is allowed.
+
+    The command line prints it as a single line and exits with code 2; nothing that was stored is lost.
+    """

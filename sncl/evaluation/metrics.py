@@ -1,0 +1,54 @@
+"""Pure functions of the accuracy matrix.
+
+``matrix[t][k]`` is the accuracy in percent on task k after learning task t; None where it was not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Row = Sequence[float | None]
+Matrix = Sequence[Row]
+
+
+def _known(values: Row) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def average(matrix: Matrix) -> float:
+    """The mean over all tasks after the last one; every task counts the same."""
+    known = _known(matrix[-1])
+    return sum(known) / len(known)
+
+
+def forgetting(matrix: Matrix) -> float | None:
+    """How far each earlier task has fallen from its best: mean over k of max_t A[t][k] - A[last][k], from t >= k on.
+
+    None where there is no earlier task.
+    """
+    last = matrix[-1]
+    falls = []
+    for task in range(len(matrix) - 1):
+        best = max(_known([row[task] for row in matrix[task:]]))
+        falls.append(best - (last[task] or 0.0))
+    return _mean(falls)
+
+
+def backward_transfer(matrix: Matrix) -> float | None:
+    """BWT: mean over earlier tasks k of A[last][k] - A[k][k]; negative when later tasks hurt."""
+    last = matrix[-1]
+    return _mean([(last[task] or 0.0) - (matrix[task][task] or 0.0) for task in range(len(matrix) - 1)])
+
+
+def forward_transfer(matrix: Matrix, untrained: Row) -> float | None:
+    """FWT: mean over tasks k > 0 of A[k-1][k] - U[k], with U the same network before it learned anything."""
+    gains = []
+    for task in range(1, len(matrix)):
+        before, reference = matrix[task - 1][task], untrained[task]
+        if before is not None and reference is not None:
+            gains.append(before - reference)
+    return _mean(gains)

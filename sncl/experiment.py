@@ -1,0 +1,256 @@
+"""One experiment: a method on a stream with a memory and a seed, from its names to its result file.
+
+The only place that knows all names. A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors``
+(where it is, and in the end the trained network), ``log.jsonl`` and, once finished, ``result.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from torch import nn
+
+import sncl
+from sncl.defaults import Settings, defaults
+from sncl.errors import SnclError
+from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
+from sncl.methods.table import Value, entry, make
+from sncl.networks.mlp import MLP
+from sncl.networks.resnet import ResNet18
+from sncl.streams.benchmarks import STREAMS, build
+from sncl.streams.sources import Progress
+from sncl.streams.stream import Stream
+from sncl.tensors.random import generator
+from sncl.training.checkpoint import read_json, write_json
+from sncl.training.learner import Learner, choose_device
+from sncl.training.run import Scores, Watch, open_fraction, run
+
+PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
+RESULT = "result.json"
+EXPERIMENT = "experiment.json"
+TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides the numbers. ``settings`` are complete: defaults and what was set by hand."""
+
+    stream: str
+    method: str
+    memory: int
+    seed: int
+    epochs: int
+    tasks: int
+    validation: float
+    device: str
+    settings: Settings
+
+    def identity(self) -> dict[str, Any]:
+        return asdict(self) | {"protocol": PROTOCOL}
+
+    def name(self) -> str:
+        """A folder name that no other experiment has."""
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.stream}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
+
+
+def plan(
+    stream: str,
+    method: str,
+    *,
+    memory: int | None = None,
+    seed: int = 0,
+    epochs: int | None = None,
+    tasks: int | None = None,
+    validation: float = 0.0,
+    device: str = "auto",
+    settings: dict[str, str] | None = None,
+) -> Experiment:
+    """Fill in the defaults and check every name and value, before anything is loaded or written."""
+    if stream not in STREAMS:
+        raise SnclError(f"there is no stream {stream!r}; the known ones are {', '.join(STREAMS)}")
+    benchmark = STREAMS[stream]
+    found = entry(method)
+    if memory is not None and memory < 1 and found.memory:
+        raise SnclError(f"--memory is at least 1 sample, not {memory}")
+    if epochs is not None and epochs < 1:
+        raise SnclError(f"--epochs is at least 1, not {epochs}")
+    if epochs not in (None, 1) and benchmark.kind == "360":
+        raise SnclError(f"{stream} is seen once: --epochs can only be 1")
+    memory = (memory or 200) if found.memory else 0
+    usual = TRAINING | {"batch_size": benchmark.batch_size, "width": 100 if benchmark.network == "mlp" else 64}
+    if benchmark.kind == "seq":
+        usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
+    known = usual | found.settings | defaults(stream, method, memory)
+    chosen = known | {key: parse(key, text, known) for key, text in (settings or {}).items()}
+    make(method, {key: chosen[key] for key in found.settings})  # refuses values the method cannot take
+    for key in ("lr", "batch_size", "replay", "width"):
+        if not float(chosen[key]) > 0:
+            raise SnclError(f"{key} is a positive number, not {chosen[key]}")
+    return Experiment(
+        stream=stream,
+        method=method,
+        memory=memory,
+        seed=seed,
+        epochs=epochs or benchmark.epochs,
+        tasks=tasks if tasks is not None else int(str(chosen.get("split", benchmark.tasks)).split("x")[0]),
+        validation=validation,
+        device=str(choose_device(device)),
+        settings=chosen,
+    )
+
+
+def parse(key: str, text: str, known: Settings) -> Value:
+    """A value given as text, as the type the setting has."""
+    if key not in known:
+        raise SnclError(f"there is no setting {key!r} here; --set takes {', '.join(sorted(known))}")
+    kind = type(known[key])
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise SnclError(f"--set {key}= takes a value like {known[key]!r}, not {text!r}") from error
+
+
+def make_network(experiment: Experiment, stream: Stream) -> nn.Module:
+    """The benchmark's network, its weights drawn from the seed alone."""
+    width = int(experiment.settings["width"])
+    channels, height, columns = stream.shape
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator(experiment.seed, "network").initial_seed())
+        if STREAMS[experiment.stream].network == "mlp":
+            return MLP(channels * height * columns, stream.classes, width)
+        return ResNet18(stream.classes, channels, width)
+
+
+def make_stream(experiment: Experiment, data: Path | None, progress: Progress | None = None) -> Stream:
+    split = experiment.settings.get("split")
+    stream = build(
+        experiment.stream,
+        data,
+        seed=experiment.seed,
+        batch_size=int(experiment.settings["batch_size"]),
+        tasks=experiment.tasks,
+        split=None if split is None else str(split),
+        validation=experiment.validation,
+        device=experiment.device,
+        progress=progress,
+    )
+    return stream.joint() if entry(experiment.method).joint else stream
+
+
+def make_learner(experiment: Experiment, stream: Stream) -> Learner:
+    found = entry(experiment.method)
+    return Learner(
+        make_network(experiment, stream),
+        make(experiment.method, {key: experiment.settings[key] for key in found.settings}),
+        memory=max(experiment.memory, 1),
+        replay=int(experiment.settings["replay"]),
+        lr=float(experiment.settings["lr"]),
+        view=stream.view,
+        seed=experiment.seed,
+        device=experiment.device,
+    )
+
+
+def perform(
+    experiment: Experiment,
+    folder: Path,
+    data: Path | None = None,
+    watch: Watch | None = None,
+    progress: Progress | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> dict[str, Any]:
+    """Run the experiment in ``folder``, or finish it, or return the result that lies there."""
+    finished = stored_result(experiment, folder)
+    if finished is not None:
+        return finished
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock", timeout=0):
+            stream = make_stream(experiment, data, progress)
+            check_memory(experiment, stream)
+            write_json(folder / EXPERIMENT, experiment.identity())
+            learner = make_learner(experiment, stream)
+            scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), watch, checkpoint_seconds)
+            result = summarise(experiment, stream, learner, scores)
+            write_json(folder / RESULT, result)
+            return result
+    except Timeout as error:
+        raise SnclError(f"another process is running in {folder}; wait for it or choose another --out") from error
+    except OSError as error:
+        raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
+    """The result in ``folder`` if this experiment is finished there; an error if another one is."""
+    if (folder / EXPERIMENT).exists() and read_json(folder / EXPERIMENT) != json.loads(
+        json.dumps(experiment.identity())
+    ):
+        raise SnclError(f"{folder} holds another experiment; choose another --out or the settings it was made with")
+    if (folder / RESULT).exists():
+        result: dict[str, Any] = read_json(folder / RESULT)
+        return result
+    return None
+
+
+def check_memory(experiment: Experiment, stream: Stream) -> None:
+    rows = sum(len(phase.rows) for phase in stream.phases)
+    if experiment.memory > rows:
+        raise SnclError(f"--memory {experiment.memory} is more than the {rows} samples {experiment.stream} has")
+
+
+def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: Scores) -> dict[str, Any]:
+    """What ``result.json`` says."""
+    measures = {
+        readout: {
+            "accuracy": average(matrix),
+            "accuracy_matrix": matrix,
+            "untrained": scores.untrained.get(readout),
+            "forgetting": forgetting(matrix) if stream.boundaries else None,
+            "bwt": backward_transfer(matrix) if stream.boundaries else None,
+            "fwt": forward_transfer(matrix, scores.untrained[readout]) if stream.boundaries else None,
+        }
+        for readout, matrix in scores.matrices.items()
+    }
+    main = next(iter(measures.values()))
+    return {
+        "stream": experiment.stream,
+        "method": experiment.method,
+        "memory": experiment.memory,
+        "seed": experiment.seed,
+        "accuracy": {readout: measure["accuracy"] for readout, measure in measures.items()},
+        "accuracy_matrix": main["accuracy_matrix"],
+        "forgetting": main["forgetting"],
+        "bwt": main["bwt"],
+        "fwt": main["fwt"],
+        "measures": measures,
+        "steps": learner.steps,
+        "seconds": round(scores.seconds, 3),
+        "memory_bytes_per_sample": learner.memory.bytes_per_row() if learner.memory else 0,
+        "parameters": sum(parameter.numel() for parameter in learner.body.parameters()),
+        "active_fraction": open_fraction(learner),
+        "open_by_task": scores.open_by_task or None,
+        "scored_on": "validation" if experiment.validation else "test",
+        "manifest": {
+            "protocol": PROTOCOL,
+            "data": stream.source_fingerprint,
+            "versions": {
+                "sncl": sncl.__version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+            "device": torch.cuda.get_device_name() if experiment.device.startswith("cuda") else platform.machine(),
+            "threads": torch.get_num_threads(),
+            "epochs": experiment.epochs,
+            "tasks": experiment.tasks,
+            "validation": experiment.validation,
+            "settings": experiment.settings,
+        },
+    }

@@ -1,0 +1,128 @@
+"""Which of the rows that pass by enter the memory, and whose slot they take.
+
+An admission answers with one slot for every incoming row; the memory's capacity stands for "not admitted". The random
+numbers are given, so that an admission is a pure function and a resumed run decides as the unbroken one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from sncl.tensors.fields import Fields
+
+
+def reservoir_slots(seen: int, capacity: int, uniform: Tensor) -> Tensor:
+    """Vitter's algorithm R for a whole batch: fill first; then row n takes slot floor(u * (n + 1)) if there is one.
+
+    ``uniform`` holds one number in [0, 1) per row. Computed on the host: it needs nothing the device knows.
+    """
+    number = seen + torch.arange(uniform.shape[0])  # how many rows came before each
+    drawn = (uniform * (number + 1)).long()
+    return torch.where(number < capacity, number, drawn.clamp(max=capacity))
+
+
+class Admission(ABC):
+    """The rule by which a memory chooses.
+
+    ``uniform`` [rows, 3] are host numbers in [0, 1): the first column thins as a reservoir does, the others are for
+    the rule's own choices. ``stored`` is the full memory, ``incoming`` the batch with the same fields, both on the
+    device. Every row offered while the memory is not full takes the next free slot.
+    """
+
+    #: fields the rule reads from the memory and the incoming rows
+    reads: tuple[str, ...] = ()
+
+    @abstractmethod
+    def slots(self, stored: Fields, incoming: Fields, seen: int, capacity: int, uniform: Tensor) -> Tensor:
+        """One slot per incoming row, ``capacity`` for a row that is not admitted. [rows]"""
+
+
+class Reservoir(Admission):
+    """Every row ever seen is in the memory with equal probability (Vitter, 1985)."""
+
+    def slots(self, stored: Fields, incoming: Fields, seen: int, capacity: int, uniform: Tensor) -> Tensor:
+        return reservoir_slots(seen, capacity, uniform[:, 0])
+
+
+class LossAwareReservoir(Admission):
+    """Algorithm 1 of the paper (LRS): balanced over classes, and over easy and hard samples inside each class.
+
+    Incoming rows are thinned as a reservoir would thin them; the survivors and the stored rows are sorted by loss
+    within their class, and every class keeps its share by picking at even intervals over the sorted losses.
+
+    Open in the paper, and chosen here: the thinning (without it every batch would replace most of the memory); a class
+    with fewer rows than its share keeps them all, and the others share what it leaves; the odd slots of a share that
+    is no whole number go to classes in turn from a random start; the even intervals have a random offset.
+    """
+
+    reads = ("y", "loss")
+
+    def slots(self, stored: Fields, incoming: Fields, seen: int, capacity: int, uniform: Tensor) -> Tensor:
+        chosen = reservoir_slots(seen, capacity, uniform[:, 0])  # on the host
+        number = seen + torch.arange(chosen.shape[0])
+        candidates = ((number >= capacity) & (chosen < capacity)).nonzero()[:, 0]
+        slots = torch.where(number < capacity, number, capacity)
+        if candidates.numel() == 0:
+            return slots
+        device = stored["y"].device
+        here = candidates.to(device)
+        label, loss = stored["y"].clone(), stored["loss"].float().clone()
+        filling = (number < capacity).nonzero()[:, 0]
+        if filling.numel():  # this batch both fills the memory up and overflows it
+            label[number[filling].to(device)] = incoming["y"][filling.to(device)]
+            loss[number[filling].to(device)] = incoming["loss"][filling.to(device)].float()
+        keep = pick_by_loss(
+            torch.cat([label, incoming["y"][here]]),
+            torch.cat([loss, incoming["loss"][here].float()]),
+            capacity,
+            offset=float(uniform[0, 1]),
+            turn=float(uniform[0, 2]),
+        )
+        freed = (~keep[:capacity]).nonzero()[:, 0]
+        entering = keep[capacity:].nonzero()[:, 0]  # as many as were freed
+        slots = slots.to(device)
+        slots[here[entering]] = freed
+        return slots
+
+
+def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
+    """How many rows each class keeps, as equal as the classes' sizes allow, ``capacity`` in all. [classes]
+
+    Every class keeps min(its size, level); the level is as high as the capacity allows. What is left over is less than
+    one row for each class above the level and goes to these in turn, starting at the fraction ``turn`` of their list.
+    """
+    ordered = counts.sort().values
+    classes = counts.shape[0]
+    below = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])  # rows in the smaller classes
+    larger = classes - torch.arange(classes, device=counts.device)  # classes from here on
+    levels = (capacity - below) // larger
+    level = levels[(ordered > levels).int().argmax()]  # the first class that does not fit whole
+    share = counts.minimum(level)
+    above = counts > level
+    left = capacity - share.sum()
+    total = above.sum()
+    place = (above.cumsum(0) - 1 - (turn * total).long()) % total.clamp(min=1)
+    return share + (above & (place < left))
+
+
+def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn: float) -> Tensor:
+    """Which of the rows stay when ``capacity`` of them may: balanced classes, even intervals over sorted losses.
+
+    Within a class of n rows that keeps q, the row of rank i stays when floor((i + 1) q / n + offset) steps up.
+    """
+    if label.shape[0] <= capacity:
+        return torch.ones_like(label, dtype=torch.bool)
+    _, group, counts = label.unique(return_inverse=True, return_counts=True)
+    order = loss.argsort(stable=True)
+    order = order[group[order].argsort(stable=True)]  # by class, inside a class by loss
+    start = counts.cumsum(0) - counts
+    member = group[order]
+    rank = torch.arange(label.shape[0], device=label.device) - start[member]
+    share, size = shares(counts, capacity, turn)[member].double(), counts[member].double()
+    stays = ((rank + 1) * share / size + offset).floor() > (rank * share / size + offset).floor()
+    keep = torch.empty_like(stays)
+    keep[order] = stays
+    return keep

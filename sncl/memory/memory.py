@@ -1,0 +1,84 @@
+"""The episodic memory: a fixed number of rows of named tensors on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.memory.admission import Admission
+from sncl.tensors.fields import Fields, rows, under, within
+
+
+class Memory:
+    """At most ``capacity`` rows; which fields they have is decided by the first rows that are admitted.
+
+    Everything random comes in as numbers drawn on the host, so how full the memory is and whether a batch admits
+    anything is known there without asking the device.
+    """
+
+    def __init__(self, capacity: int, admission: Admission, device: torch.device | str = "cpu") -> None:
+        if capacity < 1:
+            raise SnclError(f"a memory holds at least 1 row, not {capacity}")
+        self.capacity = capacity
+        self.admission = admission
+        self.device = torch.device(device)
+        self.fields: Fields = {}
+        self.seen = 0
+
+    def __len__(self) -> int:
+        return min(self.seen, self.capacity)
+
+    def draw(self, wanted: int, uniform: Tensor) -> Tensor:
+        """Slots for one replayed batch: filled ones, each equally likely, none twice; all if fewer are stored.
+
+        ``uniform`` holds one number per slot of the memory.
+        """
+        return uniform[: len(self)].topk(min(wanted, len(self)), largest=False, sorted=False).indices
+
+    def sample(self, slots: Tensor) -> Fields:
+        """The rows in these slots, which stay named by their ``slot``."""
+        slots = slots.to(self.device, non_blocking=True)
+        return {name: stored.index_select(0, slots) for name, stored in self.fields.items()} | {"slot": slots}
+
+    def refresh(self, values: Fields) -> None:
+        """Overwrite fields of the rows named by ``slot``."""
+        for name, value in values.items():
+            if name != "slot":
+                self.fields[name].index_copy_(0, values["slot"], value.to(self.fields[name].dtype))
+
+    def admit(self, incoming: Fields, uniform: Tensor) -> None:
+        """Offer a batch to the memory; of rows that claim one slot the latest stays, as if they had come singly."""
+        if not self.fields:
+            self._allocate(incoming)
+        arrived = rows(incoming)
+        slots = self.admission.slots(self.fields, incoming, self.seen, self.capacity, uniform)
+        self.seen += arrived
+        winner = torch.full((self.capacity + 1,), -1, device=slots.device)
+        winner.scatter_reduce_(0, slots, torch.arange(arrived, device=slots.device), "amax")
+        taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
+        if taken.numel():
+            source = winner[taken].to(self.device)
+            taken = taken.to(self.device)
+            for name, stored in self.fields.items():
+                stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
+
+    def _allocate(self, incoming: Fields) -> None:
+        missing = [name for name in self.admission.reads if name not in incoming]
+        if missing:
+            raise SnclError(f"this memory's admission needs {missing[0]!r} of every row, which the method leaves out")
+        self.fields = {
+            name: torch.zeros((self.capacity, *value.shape[1:]), dtype=value.dtype, device=self.device)
+            for name, value in incoming.items()
+        }
+
+    def bytes_per_row(self) -> int:
+        """What one remembered row costs, all fields together."""
+        return sum(stored.element_size() * stored[0].numel() for stored in self.fields.values())
+
+    def state(self) -> Fields:
+        return {"seen": torch.tensor(self.seen), **under("rows", self.fields)}
+
+    def load(self, state: Fields) -> None:
+        self.seen = int(state["seen"])
+        self.fields = {name: value.to(self.device).clone() for name, value in within("rows", state).items()}

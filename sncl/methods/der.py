@@ -1,0 +1,34 @@
+"""Dark Experience Replay, with and without labels: keep answering as the network did when it learned the sample."""
+
+from __future__ import annotations
+
+from sncl.methods.method import Method, Outcome
+from sncl.methods.terms import label_losses, logit_distance
+from sncl.networks.taps import Tapped
+from sncl.tensors.fields import Fields
+
+
+class DER(Method):
+    """loss = CE(now) + ``logits`` * MSE(f(x'), z') + ``labels`` * CE(f(x''), y'').
+
+    (x', z') and (x'', y'') are two independent draws; z' are the logits of the very pass that trained on the sample,
+    on its augmented view. ``labels=0`` is DER and draws once, otherwise it is DER++. In the paper that introduced them
+    ``logits`` is called alpha and ``labels`` beta.
+
+    Reference: Buzzega et al., *Dark Experience for General Continual Learning*, NeurIPS 2020.
+    """
+
+    def __init__(self, logits: float, labels: float = 0.0) -> None:
+        super().__init__()
+        self.logits = logits
+        self.labels = labels
+        self.draws = 2 if labels else 1
+
+    def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
+        here, *there = net.passes(now["x"], *(rows["x"] for rows in past))
+        losses = {"labels": label_losses(here.logits, now["y"]).mean()}
+        if past:
+            losses["past_logits"] = self.logits * logit_distance(there[0].logits, past[0]["logits"])
+        if past and self.labels:
+            losses["past_labels"] = self.labels * label_losses(there[1].logits, past[1]["y"]).mean()
+        return Outcome(losses, remember={"logits": here.logits})

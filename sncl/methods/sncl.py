@@ -1,0 +1,127 @@
+r"""SNCL: sparse gates on every neuron, replay of the whole experience, and a memory balanced by class and loss.
+
+    L = CE(now) + eta L_VBS + alpha CE(memory) + beta ||z - z'||^2 + gamma sum_l ||h_l - h_l'||^2
+
+Reference: Gong et al., *Learning Bayesian Sparse Networks with Full Experience Replay for Continual Learning*,
+CVPR 2022.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sncl.errors import SnclError
+from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
+from sncl.methods.method import Method, Outcome
+from sncl.methods.terms import feature_distance, label_losses, logit_distance
+from sncl.networks.gates import Noise, Parameterisation, attach_gates, divergence, gates
+from sncl.networks.layers import find_sites
+from sncl.networks.taps import Tapped
+from sncl.tensors.fields import Fields, under, within
+
+ADMISSIONS: dict[str, type[Admission]] = {"reservoir": Reservoir, "loss-aware": LossAwareReservoir}
+PRECISIONS: dict[str, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+class SNCL(Method):
+    r"""Each part vanishes at its neutral value, and with all of them off this is DER++ bit for bit.
+
+    ``alpha`` weighs the labels of the memory, ``beta`` its logits, ``gamma`` its features (FER; 0: off) and ``eta``
+    the sparsity (VBS; 0: no gates). ``admission`` is "loss-aware" (LRS) or "reservoir".
+
+    Means stand where the paper writes sums, so that the weights mean the same on every network: logits are averaged
+    over rows and classes, features over rows and channels and then over layers. Logits and features are replayed on one
+    draw and labels on an independent second one, as in DER++.
+
+    ``release`` lets the pull of the prior go as data come in: eta / (1 + release * seen / 1000), with the rows seen so
+    far. A prior weighs less the more data there is, and a pull that never ends keeps closing neurons the memory still
+    needs. 0 keeps it constant, as the paper writes it. ``gate_lr`` is the gates' step size relative to the network's;
+    ``parameterisation`` and ``noise`` are those of :class:`sncl.networks.gates.Gate`.
+
+    ``features`` names the layers to replay ("auto": every layer that could carry a gate), ``maps`` says whether images
+    of features are stored "pooled" over space or "full"; full maps belong to one view of the image, so they only make
+    sense without augmentation. ``stored`` is the precision the memory keeps them in.
+    """
+
+    def __init__(
+        self,
+        alpha: float,
+        beta: float,
+        gamma: float,
+        eta: float,
+        admission: str = "loss-aware",
+        release: float = 0.0,
+        gate_lr: float = 1.0,
+        parameterisation: Parameterisation = "sigma",
+        noise: Noise = "sample",
+        features: str = "auto",
+        maps: Literal["pooled", "full"] = "pooled",
+        stored: str = "float16",
+    ) -> None:
+        super().__init__()
+        for name, value, allowed in (
+            ("admission", admission, tuple(ADMISSIONS)),
+            ("parameterisation", parameterisation, ("sigma", "lambda")),
+            ("noise", noise, ("sample", "channel")),
+            ("maps", maps, ("pooled", "full")),
+            ("stored", stored, tuple(PRECISIONS)),
+        ):
+            if value not in allowed:
+                raise SnclError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+        self.alpha, self.beta, self.gamma, self.eta = alpha, beta, gamma, eta
+        self.draws = 2 if alpha else 1
+        self.admission = ADMISSIONS[admission]()
+        self.release, self.gate_lr = release, gate_lr
+        self.parameterisation, self.noise = parameterisation, noise
+        self.features, self.maps, self.stored = features, maps, PRECISIONS[stored]
+        self.register_buffer("seen", torch.zeros(()))
+        self.seen: Tensor
+
+    def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
+        replayed: tuple[str, ...] = ()
+        if self.gamma and self.features == "auto":
+            replayed = tuple(site.name for site in find_sites(net, example))
+        elif self.gamma:
+            replayed = tuple(name.strip() for name in self.features.split(","))
+        if self.eta:
+            attach_gates(net, example, parameterisation=self.parameterisation, noise=self.noise, generator=noise)
+        return Tapped(net, replayed)
+
+    def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
+        gated = [parameter for _, gate in gates(net) for parameter in gate.parameters()]
+        ours = set(gated)
+        plain = [parameter for parameter in net.parameters() if parameter not in ours]
+        groups: list[dict[str, Any]] = [{"params": plain, "lr": lr}]
+        return groups + ([{"params": gated, "lr": lr * self.gate_lr}] if gated else [])
+
+    def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
+        here, *there = net.passes(now["x"], *(rows["x"] for rows in past))
+        each = label_losses(here.logits, now["y"])  # [rows]
+        losses = {"labels": each.mean()}
+        refresh: Fields = {}
+        if past:
+            losses["past_logits"] = self.beta * logit_distance(there[0].logits, past[0]["logits"])
+        if past and self.gamma:
+            distance = feature_distance(self._kept(there[0].features), within("features", past[0]))
+            losses["past_features"] = self.gamma * distance
+        if past and self.alpha:
+            again = label_losses(there[1].logits, past[1]["y"])  # [rows]
+            losses["past_labels"] = self.alpha * again.mean()
+            refresh = {"slot": past[1]["slot"], "loss": again}
+        if self.eta:
+            losses["sparsity"] = self.eta / (1 + self.release * self.seen / 1000) * divergence(net)
+        kept = {name: feature.to(self.stored) for name, feature in self._kept(here.features).items()}
+        remember = {"logits": here.logits, "loss": each, **under("features", kept)}
+        return Outcome(losses, remember, refresh)
+
+    def after_update(self, net: Tapped, now: Fields) -> None:
+        self.seen += now["y"].shape[0]
+
+    def _kept(self, features: Fields) -> Fields:
+        """What is stored and compared of each layer: [rows, channels], or the whole map."""
+        if self.maps == "full":
+            return features
+        return {name: h.flatten(2).mean(2) if h.dim() == 4 else h for name, h in features.items()}

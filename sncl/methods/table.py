@@ -1,0 +1,73 @@
+"""Every method by its name: what it takes, what it needs and where it comes from. One line adds one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sncl.errors import SnclError
+from sncl.methods.der import DER
+from sncl.methods.er import ER
+from sncl.methods.method import Method
+from sncl.methods.sgd import SGD
+from sncl.methods.sncl import SNCL
+
+Value = float | int | str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``make`` builds the method from its settings, whose names and usual values are ``settings``."""
+
+    title: str
+    make: Callable[..., Method]
+    reference: str
+    settings: dict[str, Value] = field(default_factory=dict)
+    memory: bool = True
+    joint: bool = False  # trained on the whole stream at once
+
+
+METHODS: dict[str, Entry] = {
+    "sgd": Entry("SGD", SGD, "plain training, the lower bound", memory=False),
+    "joint": Entry("JOINT", SGD, "all tasks at once, the upper bound", memory=False, joint=True),
+    "er": Entry("ER", ER, "Riemer et al., ICLR 2019"),
+    "der": Entry("DER", DER, "Buzzega et al., NeurIPS 2020", {"logits": 0.5}),
+    "derpp": Entry("DER++", DER, "Buzzega et al., NeurIPS 2020", {"logits": 0.5, "labels": 0.5}),
+    "sncl": Entry(
+        "SNCL",
+        SNCL,
+        "Gong et al., CVPR 2022",
+        {
+            "alpha": 0.5,
+            "beta": 0.5,
+            "gamma": 0.5,
+            "eta": 1e-4,
+            "admission": "loss-aware",
+            "release": 0.0,
+            "gate_lr": 1.0,
+            "parameterisation": "sigma",
+            "noise": "sample",
+            "features": "auto",
+            "maps": "pooled",
+            "stored": "float16",
+        },
+    ),
+}
+
+
+def entry(name: str) -> Entry:
+    """The method of that name, or an error that lists the names there are."""
+    if name not in METHODS:
+        raise SnclError(f"there is no method {name!r}; the known ones are {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def make(name: str, settings: dict[str, Value] | None = None) -> Method:
+    """A method from its name and the settings that differ from the usual ones."""
+    found = entry(name)
+    given = settings or {}
+    unknown = [key for key in given if key not in found.settings]
+    if unknown:
+        allowed = ", ".join(found.settings) or "no settings"
+        raise SnclError(f"{name} has no setting {unknown[0]!r}; it takes {allowed}")
+    return found.make(**(found.settings | given))

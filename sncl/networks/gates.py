@@ -1,0 +1,153 @@
+r"""Variational Bayesian sparsity (VBS): a random gate on every neuron of any network.
+
+The paper multiplies each neuron's response by a gate, h = \tilde h \cdot \tau, with the prior
+p(\tau) = N(0, \sigma), \sigma uniform, and the posterior
+
+    q(\tau) = N(\mu, \lambda \mu^2).
+
+The best \sigma makes the divergence exact, for one gate
+
+    KL = 1/2 \log(1 + 1/\lambda),
+
+which pulls \lambda up. A neuron whose noise outweighs its mean (\lambda >= 1) carries no signal: it is inactive and
+masked *at evaluation only*, so that data can bring it back at any time.
+
+Reference: Gong et al., CVPR 2022, section 3.2; Liu et al., *Variational Bayesian Dropout with a Hierarchical Prior*,
+CVPR 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sncl.errors import SnclError
+from sncl.networks.layers import find_sites, named_sites
+from sncl.networks.taps import layer
+
+Parameterisation = Literal["sigma", "lambda"]
+Noise = Literal["sample", "channel"]
+LOG_LAMBDA_LIMIT = 10.0
+INITIAL_LOG_VARIANCE = -9.0
+
+
+class Gate(nn.Module):
+    r"""Gates for the ``channels`` neurons of one layer.
+
+    ``parameterisation`` says what is learned beside the mean: the log variance ("sigma", as the authors' related code
+    does; the KL then pulls at \mu too) or log \lambda ("lambda", as the paper writes q; the KL leaves \mu alone).
+    ``noise`` draws one gate per row and channel ("sample", less gradient variance) or one per channel for the whole
+    batch ("channel").
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        axis: int = -1,
+        parameterisation: Parameterisation = "sigma",
+        noise: Noise = "sample",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.axis = axis
+        self.parameterisation = parameterisation
+        self.noise = noise
+        self.generator = generator
+        device = "cpu" if generator is None else generator.device
+        self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
+        self.log_spread = nn.Parameter(torch.full((channels,), INITIAL_LOG_VARIANCE, device=device))
+
+    def log_lambda(self) -> Tensor:
+        r"""\log \lambda of every neuron, kept within ±10. [channels]"""
+        value: Tensor = self.log_spread
+        if self.parameterisation == "sigma":
+            value = value - 2 * torch.log(self.mu.abs() + 1e-7)
+        return value.clamp(-LOG_LAMBDA_LIMIT, LOG_LAMBDA_LIMIT)
+
+    def deviation(self) -> Tensor:
+        """The posterior's standard deviation. [channels]"""
+        if self.parameterisation == "sigma":
+            return torch.exp(0.5 * self.log_spread)
+        return self.mu.abs() * torch.exp(0.5 * self.log_lambda())
+
+    def kl(self) -> Tensor:
+        r"""Sum over the neurons of 1/2 \log(1 + 1/\lambda), exact."""
+        return 0.5 * F.softplus(-self.log_lambda()).sum()
+
+    def is_open(self) -> Tensor:
+        r"""Which neurons carry signal: \lambda < 1. [channels]"""
+        return self.log_lambda() < 0
+
+    def forward(self, h: Tensor) -> Tensor:
+        if self.training:
+            rows = h.shape[0] if self.noise == "sample" else 1
+            eps = torch.randn(rows, self.mu.shape[0], generator=self.generator, device=h.device)
+            tau = torch.addcmul(self.mu, self.deviation(), eps)  # [rows or 1, channels]
+        else:
+            tau = (self.mu * self.is_open()).unsqueeze(0)
+        shape = [1] * h.dim()
+        shape[0], shape[self.axis] = tau.shape
+        return h * tau.to(h.dtype).reshape(shape)
+
+
+class _Apply:
+    """The forward hook that gates a layer's output (an object, so that copies of a network keep their own gates)."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        gated: Tensor = self.gate(output)
+        return gated
+
+
+def attach_gates(
+    net: nn.Module,
+    example: Any,
+    layers: tuple[str, ...] | None = None,
+    *,
+    parameterisation: Parameterisation = "sigma",
+    noise: Noise = "sample",
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """Put gates on ``net`` (changed in place and returned).
+
+    ``example`` is a small input batch; it shows how the network is wired. Without ``layers`` the places are found:
+    behind the nonlinearity of every hidden layer and on residual sums, never in front of a BatchNorm and never on the
+    logits. ``generator`` draws the noise.
+    """
+    if next(gates(net), None) is not None:
+        raise SnclError("this network has gates already; attach_gates puts them on once")
+    sites = find_sites(net, example) if layers is None else named_sites(net, example, layers)
+    for site in sites:
+        place = layer(net, site.name)
+        gate = Gate(site.channels, site.axis, parameterisation, noise, generator)
+        gate.train(place.training)
+        if isinstance(place, nn.Sequential):
+            place.append(gate)  # runs last, as part of the sequence
+        else:
+            place.add_module("gate", gate)
+            place.register_forward_hook(_Apply(gate), prepend=True)  # before the taps, so that they see the gated value
+    return net
+
+
+def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
+    """The gates of a network by the name of their layer."""
+    for name, module in net.named_modules():
+        if isinstance(module, Gate):
+            yield name.rpartition(".")[0], module
+
+
+def divergence(net: nn.Module) -> Tensor:
+    """L_VBS: the KL divergence summed over all gates of the network."""
+    return torch.stack([gate.kl() for _, gate in gates(net)]).sum()
+
+
+def open_neurons(net: nn.Module) -> dict[str, Tensor]:
+    """For every gated layer, which neurons are open: bool [channels]."""
+    with torch.no_grad():
+        return {name: gate.is_open() for name, gate in gates(net)}

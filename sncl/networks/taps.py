@@ -1,0 +1,96 @@
+"""Read any layer of any network by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sncl.errors import SnclError
+from sncl.tensors.fields import Fields
+
+
+class Activations(NamedTuple):
+    """What one forward pass yields: the logits [rows, classes] and the tapped layers by name."""
+
+    logits: Tensor
+    features: Fields
+
+
+class _Tap:
+    """A forward hook that keeps a layer's output (an object, not a closure, so that copies of a network work)."""
+
+    def __init__(self, name: str, record: Fields) -> None:
+        self.name = name
+        self.record = record
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if self.name in self.record:
+            raise SnclError(
+                f"layer {self.name!r} runs more than once in a forward pass, so it has no single feature to replay; "
+                "name other layers in features="
+            )
+        if not isinstance(output, Tensor):
+            raise SnclError(f"layer {self.name!r} returns {type(output).__name__}, not a tensor; name another layer")
+        self.record[self.name] = output
+
+
+def layer(net: nn.Module, name: str) -> nn.Module:
+    """The submodule of that name, or an error that lists the names there are."""
+    found: nn.Module | None = dict(net.named_modules()).get(name)
+    if found is None or not name:
+        known = ", ".join(each for each, _ in net.named_modules() if each)
+        raise SnclError(f"the network has no layer {name!r}; it has: {known}")
+    return found
+
+
+class Tapped(nn.Module):
+    """A network that returns :class:`Activations` instead of bare logits; ``body`` is the network itself."""
+
+    def __init__(self, body: nn.Module, layers: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.body = body
+        self.record: Fields = {}
+        self.joins = not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in body.modules())
+        self._handles = [layer(body, name).register_forward_hook(_Tap(name, self.record)) for name in layers]
+
+    def forward(self, x: Any) -> Activations:
+        self.record.clear()
+        logits: Tensor = self.body(x)
+        features = dict(self.record)
+        self.record.clear()
+        return Activations(logits, features)
+
+    def passes(self, *inputs: Tensor) -> list[Activations]:
+        """One pass for each input, run as a single one where a row's result does not depend on the other rows.
+
+        BatchNorm in training makes it depend on them, so a network that has it runs every input by itself.
+        """
+        if not self.joins or len(inputs) == 1:
+            return [self(x) for x in inputs]
+        sizes = [x.shape[0] for x in inputs]
+        logits, features = self(torch.cat(inputs))
+        parts = {name: feature.split(sizes) for name, feature in features.items()}
+        return [
+            Activations(part, {name: parts[name][number] for name in parts})
+            for number, part in enumerate(logits.split(sizes))
+        ]
+
+    def remove(self) -> None:
+        """Take the taps off again."""
+        for handle in self._handles:
+            handle.remove()
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while: BatchNorm uses its running statistics, gates their mean, dropout does nothing."""
+    training = net.training
+    net.eval()
+    try:
+        yield
+    finally:
+        net.train(training)

@@ -1,0 +1,83 @@
+"""Tables of results: one row for each method and memory, mean ± standard deviation over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sncl.methods.table import METHODS
+
+READOUT_TITLES = {"class_il": "Class-IL", "task_il": "Task-IL", "domain_il": "Domain-IL", "gcl": "GCL"}
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample standard deviation (0 for a single value)."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def show(values: Iterable[float | None]) -> str:
+    """``mean ± std`` of the numbers among ``values``, or a dash."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean, deviation = spread(known)
+    return f"{mean:.2f} ± {deviation:.2f}" if len(known) > 1 else f"{mean:.2f}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs that differ in nothing but the seed."""
+
+    stream: str
+    method: str
+    memory: int
+    results: tuple[dict[str, Any], ...]
+
+    @property
+    def title(self) -> str:
+        return METHODS[self.method].title
+
+    def values(self, measure: str) -> list[float | None]:
+        return [result[measure] for result in self.results]
+
+    def accuracy(self, readout: str) -> list[float | None]:
+        return [result["accuracy"].get(readout) for result in self.results]
+
+
+def group(results: Iterable[dict[str, Any]]) -> list[Group]:
+    """Collect results by stream, method and memory, in the order they come."""
+    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for result in results:
+        found.setdefault((result["stream"], result["method"], result["memory"]), []).append(result)
+    return [Group(*key, tuple(members)) for key, members in found.items()]
+
+
+def readouts(results: Iterable[dict[str, Any]]) -> list[str]:
+    """The read-outs that occur in these results, in the usual order."""
+    present = {readout for result in results for readout in result["accuracy"]}
+    return [readout for readout in READOUT_TITLES if readout in present]
+
+
+def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells: accuracy by read-out, forgetting, open neurons and time."""
+    shown = readouts(results)
+    headings = ["stream", "method", "memory", "seeds", *(READOUT_TITLES[readout] for readout in shown)]
+    headings += ["forgetting", "open neurons", "seconds"]
+    cells = []
+    for row in group(results):
+        fractions = [value for value in row.values("active_fraction") if value is not None]
+        cells.append(
+            [
+                row.stream,
+                row.title,
+                str(row.memory) if row.memory else "–",
+                str(len(row.results)),
+                *(show(row.accuracy(readout)) for readout in shown),
+                show(row.values("forgetting")),
+                f"{100 * statistics.fmean(fractions):.0f} %" if fractions else "–",
+                f"{statistics.fmean(result['seconds'] for result in row.results):.1f}",
+            ]
+        )
+    return headings, cells

@@ -1,0 +1,130 @@
+"""A stream: which rows of a data set come in which order, under which pixel map, and how they are tested.
+
+A stream holds one data set and says what to show of it. A *phase* (a task, in the usual benchmarks) is a list of
+(row, domain) pairs; a domain is a pixel map (a permutation, a rotation) that is applied when a batch is made, so
+twenty permuted tasks cost no more memory than one. The order of every epoch is a pure function of
+(seed, task, epoch), so a run can be continued from any batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sncl.streams.augment import View, remap
+from sncl.tensors.random import generator
+
+Scenario = Literal["class-il", "domain-il", "general"]
+
+
+class Phase(NamedTuple):
+    """What one task shows: rows of the data set and the domain (pixel map) of each, both int64 [n]."""
+
+    rows: Tensor
+    domains: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """One benchmark under one seed, ready to be fed to a learner.
+
+    ``x`` and ``test_x`` are uint8 [rows, channels, height, width]; ``maps`` is int64 [domains, height * width] or None
+    where images are shown as they are; ``groups`` is bool [test tasks, classes], the classes of each test task, for
+    the Task-IL read-out; ``sizes`` are the batch sizes of a stream whose order is fixed. A ``mapped`` data set is a
+    file larger than one would like to hold: it stays on the host and only batches go to the device.
+    """
+
+    name: str
+    scenario: Scenario
+    classes: int
+    shape: tuple[int, int, int]
+    view: View
+    source_fingerprint: str
+    seed: int
+    batch_size: int
+    x: Tensor
+    y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    phases: tuple[Phase, ...]
+    test_phases: tuple[Phase, ...]
+    groups: Tensor
+    maps: Tensor | None = None
+    sizes: tuple[int, ...] | None = None
+    joined: bool = False
+    mapped: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def tasks(self) -> int:
+        return len(self.phases)
+
+    @property
+    def test_tasks(self) -> int:
+        return len(self.test_phases)
+
+    @property
+    def boundaries(self) -> bool:
+        """Whether a learner may be told where a task ends."""
+        return self.scenario != "general" and not self.joined
+
+    def positions(self, task: int, epoch: int) -> list[Tensor]:
+        """The batches of one epoch, as positions into the phase: every row once, the last short batch kept."""
+        count = len(self.phases[task].rows)
+        if self.sizes is not None:
+            return list(torch.split(torch.arange(count, device=self.x.device), list(self.sizes)))
+        order = torch.randperm(count, generator=generator(self.seed, "order", task, epoch))
+        return list(torch.split(order.to(self.x.device), self.batch_size))
+
+    def batch(self, task: int, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (uint8, before the view) and labels at these positions of a phase, on the stream's device."""
+        phase, positions = self.phases[task], positions.to(self.x.device)
+        x = self.x[phase.rows[positions]]
+        if self.maps is not None:
+            single = self._domains[task]
+            x = remap(x, self.maps[phase.domains[positions]] if single is None else self.maps[single])
+        y = self.y[phase.rows[positions]]
+        return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+
+    def test(self, task: int) -> tuple[Tensor, Tensor]:
+        """The whole test set of a task (uint8 images, labels) on the device; made at the first call and kept."""
+        if task not in self._tests:
+            rows, domains = self.test_phases[task]
+            x = self.test_x[rows]
+            if self.maps is not None:
+                x = remap(x, self.maps[domains[0]])  # a test task lies in one domain
+            self._tests[task] = x.to(self.device), self.test_y[rows].to(self.device)
+        return self._tests[task]
+
+    def joint(self) -> Stream:
+        """Everything at once: one phase with every (row, domain) of all tasks, shuffled each epoch; the same tests."""
+        rows, domains = (torch.cat(parts) for parts in zip(*self.phases, strict=True))
+        return replace(self, phases=(Phase(rows, domains),), sizes=None, joined=True)
+
+    def to(self, device: torch.device | str) -> Stream:
+        """The same stream with its batches on ``device``; the data set goes along unless it is a mapped file."""
+        device = torch.device(device)
+        home = torch.device("cpu") if self.mapped else device
+        return replace(
+            self,
+            x=self.x.to(home),
+            y=self.y.to(home),
+            test_x=self.test_x.to(home),
+            test_y=self.test_y.to(home),
+            phases=tuple(Phase(rows.to(home), domains.to(home)) for rows, domains in self.phases),
+            test_phases=tuple(Phase(rows.to(home), domains.to(home)) for rows, domains in self.test_phases),
+            groups=self.groups.to(device),
+            maps=None if self.maps is None else self.maps.to(home),
+            device=device,
+        )
+
+    @cached_property
+    def _domains(self) -> tuple[int | None, ...]:
+        """The domain of a phase that has only one, so that a batch of it needs one pixel map and not one per row."""
+        single = (torch.unique(phase.domains).tolist() for phase in self.phases)
+        return tuple(found[0] if len(found) == 1 else None for found in single)

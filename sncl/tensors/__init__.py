@@ -1,0 +1,1 @@
+"""Named tensors and named random generators: the ground everything stands on."""

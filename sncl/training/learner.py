@@ -1,0 +1,232 @@
+"""The learner: a network that learns from a stream without forgetting.
+
+>>> learner = Learner(net, "sncl", memory=500)
+>>> for x, y in stream:
+...     learner.learn(x, y)
+>>> learner.predict(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sncl.errors import SnclError
+from sncl.memory.memory import Memory
+from sncl.methods.method import Method
+from sncl.methods.table import make
+from sncl.networks.taps import Tapped, evaluating
+from sncl.streams.augment import Identity, View
+from sncl.tensors.fields import Fields, under, within
+from sncl.tensors.random import Randomness
+from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.descent import Descent, Optimizer
+
+FORMAT = 1
+EVALUATION_ROWS = 2000
+
+
+def choose_device(name: str | torch.device) -> torch.device:
+    """The device of that name; "auto" is the GPU where there is one."""
+    if isinstance(name, str) and name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise SnclError(f"there is no device {name!r}; use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SnclError("no CUDA device was found here; use --device cpu")
+    return device
+
+
+class Learner:
+    """A network, a method and a memory that learn batch by batch.
+
+    ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
+    ``replay`` how many of them are replayed beside each batch. ``view`` turns stored inputs into network inputs
+    (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
+    parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        method: Method | str = "sncl",
+        *,
+        memory: int = 200,
+        replay: int = 32,
+        lr: float = 0.03,
+        view: View | None = None,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
+    ) -> None:
+        if replay < 1:
+            raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
+        if not lr > 0:
+            raise SnclError(f"the step size lr is a positive number, not {lr}")
+        self.device = choose_device(device)
+        self.method = (make(method) if isinstance(method, str) else method).to(self.device)
+        self.body = net.to(self.device)
+        self.view = view or Identity()
+        self.lr = lr
+        self.replay = replay
+        self.steps = 0
+        draws = range(self.method.draws)
+        self.random = Randomness(
+            seed,
+            host=("view", "admission", *(f"{use} {draw}" for draw in draws for use in ("replay", "replay view"))),
+            device=("gates",),
+            on=self.device,
+        )
+        self.memory = Memory(memory, self.method.admission, self.device) if self.method.draws else None
+        self._make_optimizer = optimizer or Descent
+        self._ready: tuple[Tapped, Optimizer] | None = None
+        self._example: tuple[list[int], str] | None = None
+
+    @property
+    def net(self) -> Tapped:
+        """The network as the method prepared it, with its gates and taps."""
+        return self._prepared()[0]
+
+    def prepare(self, x: Tensor) -> None:
+        """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
+        if self._ready is None:
+            x = x[:2].to(self.device)
+            self._example = (list(x.shape), str(x.dtype).removeprefix("torch."))
+            net = self.method.prepare(self.body, self.view.still(x), self.random["gates"]).to(self.device)
+            net.train()
+            groups = self.method.parameter_groups(net, self.lr)
+            self._ready = net, self._make_optimizer(groups)
+
+    def learn(self, x: Tensor, y: Tensor) -> Fields:
+        """Learn from one batch of inputs and integer labels; returns the losses by name."""
+        x, y = self._batch(x, y)
+        self.prepare(x)
+        net, optimizer = self._prepared()
+        now = {"x": self._view("view", x), "y": y}
+        past = self._replayed()
+        outcome = self.method.observe(net, now, past)
+        optimizer.zero_grad()
+        self.method.backward(outcome.losses, net.parameters())
+        optimizer.step()
+        with torch.no_grad():
+            self.method.after_update(net, now)
+            self._remember(x, y, outcome.remember, outcome.refresh)
+        self.steps += 1
+        return {name: loss.detach() for name, loss in outcome.losses.items()}
+
+    def boundary(self) -> None:
+        """Say that a task has ended. Optional: methods that need no boundaries ignore it."""
+        self.method.at_boundary(self.net)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]"""
+        net, _ = self._prepared()
+        with evaluating(net), torch.no_grad():
+            parts = [
+                self.method.predict(net, self.view.still(part.to(self.device))) for part in x.split(EVALUATION_ROWS)
+            ]
+        return torch.cat(parts)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The most likely class of each row. [rows]"""
+        return self.logits(x).argmax(1)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that :meth:`load` needs to go on exactly here, as one file, atomically."""
+        write_checkpoint(Path(path), self.state(), self.description())
+
+    def load(self, path: str | Path) -> None:
+        """Go on where a learner that was made in the same way was saved."""
+        self.restore(*read_checkpoint(Path(path)))
+
+    def state(self) -> Fields:
+        """Every tensor that decides what happens next, by name."""
+        net, optimizer = self._prepared()
+        moments = {
+            f"{number}/{name}": torch.as_tensor(value)
+            for number, values in optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+            if value is not None
+        }
+        return {
+            **under("network", net.body.state_dict()),
+            **under("method", self.method.state_dict()),
+            **under("optimizer", moments),
+            **under("memory", self.memory.state() if self.memory else {}),
+            **under("random", self.random.state()),
+        }
+
+    def description(self) -> dict[str, Any]:
+        """What :meth:`state` belongs to, as plain data."""
+        return {
+            "format": FORMAT,
+            "steps": self.steps,
+            "method": type(self.method).__name__,
+            "memory": self.memory.capacity if self.memory else 0,
+            "example": self._example,
+        }
+
+    def restore(self, state: Fields, description: dict[str, Any]) -> None:
+        """The inverse of :meth:`state` and :meth:`description`."""
+        ours = {key: self.description()[key] for key in ("format", "method", "memory")}
+        theirs = {key: description.get(key) for key in ours}
+        if ours != theirs:
+            raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
+        shape, dtype = description["example"]
+        self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        net, optimizer = self._prepared()
+        try:
+            net.body.load_state_dict(within("network", state))
+            self.method.load_state_dict(within("method", state))
+        except RuntimeError as error:
+            what = str(error).replace("\n", " ")
+            raise SnclError(f"this checkpoint belongs to another network: {what}") from error
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in within("optimizer", state).items():
+            number, _, name = key.partition("/")
+            moments.setdefault(int(number), {})[name] = value
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        if self.memory:
+            self.memory.load(within("memory", state))
+        self.random.load(within("random", state))
+        self.steps = description["steps"]
+
+    def _prepared(self) -> tuple[Tapped, Optimizer]:
+        if self._ready is None:
+            raise SnclError("this learner has not learned anything yet; call learn(x, y) or load(path) first")
+        return self._ready
+
+    def _batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if x.shape[:1] != y.shape or x.shape[0] == 0:
+            raise SnclError(
+                f"x and y need the same number of rows, and y one label a row: got {list(x.shape)}, {list(y.shape)}"
+            )
+        if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+            raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
+        return x.to(self.device, non_blocking=True), y.to(self.device, torch.int64, non_blocking=True)
+
+    def _view(self, purpose: str, x: Tensor) -> Tensor:
+        return self.view(x, self.random.uniform(purpose, x.shape[0], self.view.randoms))
+
+    def _replayed(self) -> tuple[Fields, ...]:
+        """The replayed batches of this step; none while the memory is empty."""
+        if self.memory is None or len(self.memory) == 0:
+            return ()
+        batches = []
+        for draw in range(self.method.draws):
+            uniform = self.random.uniform(f"replay {draw}", self.memory.capacity)
+            rows = self.memory.sample(self.memory.draw(self.replay, uniform))
+            batches.append(rows | {"x": self._view(f"replay view {draw}", rows["x"])})
+        return tuple(batches)
+
+    def _remember(self, x: Tensor, y: Tensor, remember: Fields, refresh: Fields) -> None:
+        if self.memory is not None:
+            self.memory.refresh({name: value.detach() for name, value in refresh.items()})
+            incoming = {"x": x, "y": y, **{name: value.detach() for name, value in remember.items()}}
+            self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))

@@ -1,0 +1,214 @@
+"""Feed a stream to a learner, keep score, and be able to stop at any moment.
+
+One run is one seed. All that is not in the learner's state is where in the stream it is and what was measured so far;
+both lie in the checkpoint, so a run that is killed and started again ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.evaluation.accuracy import READOUTS, Readout, correct
+from sncl.networks.gates import open_neurons
+from sncl.streams.stream import Stream
+from sncl.tensors.fields import Fields
+from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.learner import Learner
+
+CHECKPOINT = "checkpoint.safetensors"
+LOG = "log.jsonl"
+LOG_LINES = 200  # about how many lines of losses a run writes
+
+Row = list[float | None]
+
+
+class Place(NamedTuple):
+    """The next batch to learn."""
+
+    task: int = 0
+    epoch: int = 0
+    batch: int = 0
+
+
+@dataclass
+class Scores:
+    """What was measured: accuracies in percent by read-out, of the untrained network and after each task."""
+
+    untrained: dict[Readout, Row] = field(default_factory=dict)
+    matrices: dict[Readout, list[Row]] = field(default_factory=dict)
+    open_by_task: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Moment(NamedTuple):
+    """What a run tells whoever watches it."""
+
+    steps: int
+    total: int
+    task: int
+    tasks: int
+    losses: dict[str, float] | None = None
+    accuracy: dict[str, float] | None = None
+
+
+Watch = Callable[[Moment], None]
+
+
+def schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place, Tensor, bool]]:
+    """The batches from ``start`` on: where each is, its positions in the phase, and whether it ends its task."""
+    for task in range(start.task, stream.tasks):
+        for epoch in range(start.epoch if task == start.task else 0, epochs):
+            batches = stream.positions(task, epoch)
+            first = start.batch if (task, epoch) == start[:2] else 0
+            for number in range(first, len(batches)):
+                last = epoch == epochs - 1 and number == len(batches) - 1
+                yield Place(task, epoch, number), batches[number], last
+
+
+def following(place: Place, last: bool) -> Place:
+    return Place(place.task + 1) if last else place._replace(batch=place.batch + 1)
+
+
+def accuracies(learner: Learner, stream: Stream, tasks: range) -> dict[Readout, Row]:
+    """Accuracy in percent on the test sets of ``tasks``; None for the others."""
+    readouts = READOUTS[stream.scenario]
+    rows: dict[Readout, Row] = {readout: [None] * stream.test_tasks for readout in readouts}
+    for task in tasks:
+        x, y = stream.test(task)
+        logits = learner.logits(x)
+        for readout in readouts:
+            rows[readout][task] = 100 * int(correct(logits, y, stream.groups[task], readout)) / len(y)
+    return rows
+
+
+def open_fraction(learner: Learner) -> float | None:
+    """The part of all gated neurons that is open; None where there are no gates."""
+    layers = list(open_neurons(learner.net).values())
+    return float(torch.cat(layers).float().mean()) if layers else None
+
+
+class Log:
+    """One JSON object a line; after a crash it is cut back to what the checkpoint knows of."""
+
+    def __init__(self, path: Path, length: int) -> None:
+        try:
+            self.file = path.open("ab")
+            self.file.truncate(length)
+        except OSError as error:
+            raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+
+    def write(self, **entry: Any) -> None:
+        self.file.write((json.dumps(entry) + "\n").encode())
+
+    def length(self) -> int:
+        self.file.flush()
+        return self.file.tell()
+
+
+def run(
+    learner: Learner,
+    stream: Stream,
+    epochs: int,
+    folder: Path,
+    identity: dict[str, Any],
+    watch: Watch | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> Scores:
+    """Learn the stream from where ``folder`` says it stopped, or from its beginning.
+
+    ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
+    every task and every ``checkpoint_seconds`` (0: behind every batch).
+    """
+    total = sum(len(stream.positions(task, 0)) for task in range(stream.tasks)) * epochs
+    log_every = max(1, total // LOG_LINES)
+    start, scores, log_length = Place(), Scores(), 0
+    if (folder / CHECKPOINT).exists():
+        tensors, description = read_checkpoint(folder / CHECKPOINT)
+        if description.get("experiment") != identity:
+            raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another --out")
+        learner.restore(tensors, description["learner"])
+        start, log_length = Place(*description["place"]), description["log_length"]
+        scores = Scores(**description["scores"])
+    log = Log(folder / LOG, log_length)
+    begun = saved = time.monotonic()
+    earlier = scores.seconds
+
+    def save(reached: Place) -> None:
+        nonlocal saved
+        scores.seconds = earlier + time.monotonic() - begun
+        description = {
+            "experiment": identity,
+            "learner": learner.description(),
+            "place": reached,
+            "scores": asdict(scores),
+            "log_length": log.length(),
+        }
+        write_checkpoint(folder / CHECKPOINT, learner.state(), description)
+        saved = time.monotonic()
+
+    if not scores.untrained and stream.boundaries:  # the reference of forward transfer
+        learner.prepare(stream.batch(0, torch.arange(2))[0])
+        scores.untrained = accuracies(learner, stream, range(stream.test_tasks))
+    for place, positions, last in schedule(stream, epochs, start):
+        losses = learner.learn(*stream.batch(place.task, positions))
+        if learner.steps % log_every == 0 or last:
+            values = finite(losses, learner.steps)
+            log.write(event="losses", step=learner.steps, task=place.task, epoch=place.epoch, losses=values)
+            if watch:
+                watch(Moment(learner.steps, total, place.task, stream.tasks, losses=values))
+        elif watch:
+            watch(Moment(learner.steps, total, place.task, stream.tasks))
+        if last:
+            if stream.boundaries:
+                learner.boundary()
+            score(learner, stream, place.task, scores, log)
+            if watch:
+                averages: dict[str, float] = {readout: mean(rows[-1]) for readout, rows in scores.matrices.items()}
+                watch(Moment(learner.steps, total, place.task, stream.tasks, accuracy=averages))
+        if last or time.monotonic() - saved >= checkpoint_seconds:
+            finite(losses, learner.steps)
+            save(following(place, last))
+    log.file.close()
+    return scores
+
+
+def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log) -> None:
+    """Test on the tasks seen so far, and on the next one before it is learned."""
+    tested = range(min(task + 2, stream.test_tasks)) if stream.boundaries else range(stream.test_tasks)
+    rows = accuracies(learner, stream, tested)
+    for readout, row in rows.items():
+        scores.matrices.setdefault(readout, []).append(row)
+    fraction = open_fraction(learner)
+    if fraction is not None:
+        scores.open_by_task.append(fraction)
+    remembered = len(learner.memory) if learner.memory else 0
+    log.write(
+        event="evaluation", step=learner.steps, task=task, accuracy=rows, memory=remembered, active_fraction=fraction
+    )
+
+
+def finite(losses: Fields, step: int) -> dict[str, float]:
+    """The losses as numbers; an error if one is no number any more."""
+    values = {name: float(loss) for name, loss in losses.items()}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise SnclError(
+                f"the loss {name!r} became {value} by step {step}; use a smaller lr or smaller weights "
+                "(--set lr=...). What was stored before is untouched"
+            )
+    return values
+
+
+def mean(row: Row) -> float:
+    known = [value for value in row if value is not None]
+    return sum(known) / len(known)

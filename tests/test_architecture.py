@@ -1,0 +1,190 @@
+"""Rules about the source itself: light imports, layers, nothing that runs foreign code, nothing tied to one machine."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "sncl").rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# --- importing ---------------------------------------------------------------------------------------------------
+
+HEAVY = {"sklearn", "scipy", "matplotlib", "PIL", "typer", "click", "rich", "urllib.request", "http.client", "requests"}
+
+# torch itself loads some of these (torch.hub: urllib.request), so what counts is what sncl adds.
+PROBE = """
+import json, os, random, sys
+import numpy, torch
+
+def settings():
+    return {
+        "dtype": str(torch.get_default_dtype()),
+        "device": str(torch.get_default_device()),
+        "threads": [torch.get_num_threads(), torch.get_num_interop_threads()],
+        "grad": [torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()],
+        "deterministic": [torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark],
+        "precision": torch.get_float32_matmul_precision(),
+        "random": [torch.initial_seed(), hash(random.getstate()), str(numpy.random.get_state())],
+        "torch random": torch.get_rng_state().tolist(),
+        "environment": dict(os.environ),
+    }
+
+torch.manual_seed(0)
+modules, before = set(sys.modules), settings()
+import sncl
+print(json.dumps({"added": sorted(set(sys.modules) - modules), "before": before, "after": settings()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_import() -> dict:
+    done = subprocess.run([sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_import_is_light(fresh_import):
+    heavy = {name for name in fresh_import["added"] if name in HEAVY or name.partition(".")[0] in HEAVY}
+    assert not heavy
+
+
+def test_import_changes_no_global_setting(fresh_import):
+    assert fresh_import["after"] == fresh_import["before"]
+
+
+# --- layers ------------------------------------------------------------------------------------------------------
+
+
+def test_dependencies_point_down():
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- foreign code ------------------------------------------------------------------------------------------------
+
+FOREIGN = {"eval", "exec", "os.system", "os.popen", "torch.load", "torch.serialization.load", "torch.hub.load"}
+PICKLES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+RESTRICTED_UNPICKLER = "sncl/streams/sources.py"  # may subclass pickle.Unpickler with its own find_class, no more
+
+
+def runs_foreign_code(text: str, name: str = "") -> Iterator[str]:
+    """Every use, under any alias, of something that can run code found in data."""
+    tree = ast.parse(text)
+    origin = {"eval": "eval", "exec": "exec"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for a in node.names:
+                top = a.name.partition(".")[0]
+                origin[a.asname or top] = a.name if a.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            origin |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+
+    def full_name(node: ast.AST) -> str:
+        if isinstance(node, ast.Attribute) and (base := full_name(node.value)):
+            return f"{base}.{node.attr}"
+        return origin.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def forbidden(used: str) -> bool:
+        allowed = {"pickle", "pickle.UnpicklingError"} if name == RESTRICTED_UNPICKLER else set()
+        return used in FOREIGN or (used.partition(".")[0] in PICKLES and used not in allowed)
+
+    restricted = {
+        id(base)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(getattr(part, "name", "") == "find_class" for part in node.body)
+        for base in node.bases
+    }
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Attribute | ast.Name) and forbidden(used := full_name(node)):
+            exempt = name == RESTRICTED_UNPICKLER and used == "pickle.Unpickler" and id(node) in restricted
+            yield from () if exempt else (f"{name}:{line} {used}",)
+        if isinstance(node, ast.Import):
+            yield from (f"{name}:{line} import {a.name}" for a in node.names if forbidden(a.name))
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{name}:{line} from {node.module}" for a in node.names if forbidden(f"{node.module}.{a.name}"))
+        if isinstance(node, ast.keyword) and node.arg in {"shell", "allow_pickle"}:
+            off = isinstance(node.value, ast.Constant) and node.value.value is False
+            yield from () if off else (f"{name}:{node.value.lineno} {node.arg}",)
+
+
+def test_nothing_runs_foreign_code():
+    assert [use for path in SOURCES for use in runs_foreign_code(path.read_text("utf-8"), named(path))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eval('1')",
+        "import torch\ntorch.load(path)",
+        "import torch as t\nload = t.load",
+        "from torch import load as read",
+        "import pickle",
+        "from pickle import loads",
+        "import subprocess\nsubprocess.run(command, shell=True)",
+        "import numpy as np\nnp.load(path, allow_pickle=True)",
+    ],
+)
+def test_foreign_code_is_noticed(text):
+    assert list(runs_foreign_code(text))
+
+
+def test_only_a_restricted_unpickler_is_exempt():
+    restricted = "import pickle\nclass Safe(pickle.Unpickler):\n    def find_class(self, module, name): ..."
+    assert not list(runs_foreign_code(restricted, RESTRICTED_UNPICKLER))
+    assert list(runs_foreign_code(restricted, "sncl/elsewhere.py"))
+    for text in ("pickle.load(file)", "pickle.Unpickler(file).load()", "class Open(pickle.Unpickler): ..."):
+        assert list(runs_foreign_code(f"import pickle\n{text}", RESTRICTED_UNPICKLER))
+
+
+def test_ordinary_names_are_not_noticed():
+    assert not list(runs_foreign_code("net.eval()\nmemory.load(path)\nrun(command, shell=False)"))
+
+
+# --- one machine -------------------------------------------------------------------------------------------------
+
+# Written so that this file does not match itself.
+MACHINE = re.compile(
+    r"(?<![\w./-])/(?:wor[k]|roo[t]|op[t])\b|\.\./share[d]"
+    r"|pypi\.or[g]|pythonhosted\.or[g]|download\.pytorch\.or[g]|(?:index-ur[l]|find-link[s])"
+)
+
+
+def project_files() -> list[Path]:
+    """What git tracks or would track; the environment never counts, even when someone staged it."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    paths = [Path(name) for name in done.stdout.split("\0") if name]
+    return [ROOT / path for path in paths if path.parts[0] != ".venv" and (ROOT / path).is_file()]
+
+
+def test_nothing_names_a_machine_or_a_registry():
+    found = []
+    for path in project_files():
+        if named(path) == ".ci/run":
+            continue
+        lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
+        found += [f"{named(path)}:{number}" for number, line in enumerate(lines, 1) if MACHINE.search(line)]
+    assert found == []
+
+
+# --- docstrings --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_module_says_what_it_is_for(path):
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
