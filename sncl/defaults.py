@@ -70,7 +70,7 @@ DEFAULTS: dict[str, dict[str, dict[int, Settings]]] = {
             500: _MNIST | {"lr": 0.2, "logits": 1.0, "labels": 0.5},
             5120: _MNIST | {"lr": 0.2, "logits": 0.5, "labels": 1.0},
         },
-        "sncl": {0: _MNIST | {"lr": 0.2, "alpha": 1.0, "beta": 1.0, "gamma": 5.0, "eta": 3e-4, "release": 0.008333}},
+        "sncl": {0: _MNIST | {"lr": 0.2, "alpha": 1.0, "beta": 2.0, "gamma": 8.0, "eta": 1e-3, "release": 0.03}},
     },
     "rot-mnist": {
         "sgd": {0: {"batch_size": 128, "lr": 0.2}},
@@ -81,7 +81,7 @@ DEFAULTS: dict[str, dict[str, dict[int, Settings]]] = {
             500: _MNIST | {"lr": 0.2, "logits": 0.5, "labels": 1.0},
             5120: _MNIST | {"lr": 0.2, "logits": 0.5, "labels": 0.5},
         },
-        "sncl": {0: _MNIST | {"lr": 0.2, "alpha": 1.0, "beta": 1.0, "gamma": 5.0, "eta": 3e-4, "release": 0.008333}},
+        "sncl": {0: _MNIST | {"lr": 0.2, "alpha": 1.0, "beta": 2.0, "gamma": 8.0, "eta": 1e-3, "release": 0.03}},
     },
     "mnist-360": {
         "sgd": {0: {"batch_size": 4, "lr": 0.1}},

@@ -69,7 +69,7 @@ STREAMS: dict[str, Benchmark] = {
         "digits", "rot", Unit(), 10, 10, 16, 3, "mlp", "8 x 8 digits, 10 tasks, each turned by its own angle"
     ),
     "digits-360": Benchmark(
-        "digits", "360", Unit(), 1, 9, 16, 1, "mlp", "8 x 8 digits 0..8, two at a time, slowly turning, no boundaries"
+        "digits", "360", Unit(), 1, 9, 4, 1, "mlp", "8 x 8 digits 0..8, two at a time, slowly turning, no boundaries"
     ),
 }
 

@@ -94,7 +94,7 @@ def accuracies(learner: Learner, stream: Stream, tasks: range) -> dict[Readout, 
 def open_fraction(learner: Learner) -> float | None:
     """The part of all gated neurons that is open; None where there are no gates."""
     layers = list(open_neurons(learner.net).values())
-    return float(torch.cat(layers).float().mean()) if layers else None
+    return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers) if layers else None
 
 
 class Log:

@@ -104,3 +104,18 @@ def test_unit_and_identity() -> None:
     assert torch.equal(Unit().still(x), Unit()(x, nothing))
     assert Identity()(x, nothing) is x
     assert Identity().still(x) is x
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_views_can_be_captured_in_a_cuda_graph() -> None:
+    view = CropFlip(4, mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3))
+    images, uniform = noise(2, 16, 3, 32, 32), torch.rand(2, 16, 3, dtype=torch.float64)
+    x, u = images[0].cuda(), uniform[0].cuda()
+    view(x, u)  # the constants go to the device before the capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = view(x, u)
+    x.copy_(images[1])
+    u.copy_(uniform[1])
+    graph.replay()
+    torch.testing.assert_close(out.cpu(), view(images[1], uniform[1]))

@@ -1,0 +1,215 @@
+"""The paper's networks, gates on any network, and taps."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sncl.errors import SnclError
+from sncl.networks.gates import Gate, attach_gates, divergence, gates, open_neurons
+from sncl.networks.layers import find_sites
+from sncl.networks.mlp import MLP
+from sncl.networks.resnet import ResNet18
+from sncl.networks.taps import Tapped
+from sncl.tensors.random import generator
+
+
+def parameters(net: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in net.parameters())
+
+
+def test_the_papers_networks_have_the_papers_sizes() -> None:
+    assert parameters(MLP(784, 10)) == 89_610
+    assert parameters(ResNet18(10)) == 11_173_962
+    assert parameters(ResNet18(200)) == 11_271_432
+    assert ResNet18(10)(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+    assert ResNet18(200, width=8)(torch.rand(2, 3, 64, 64)).shape == (2, 200)
+
+
+def test_mlp_starts_xavier_uniform_with_zero_biases() -> None:
+    torch.manual_seed(0)
+    net = MLP(784, 10)
+    bound = math.sqrt(6 / (784 + 100))
+    weight = net.layer1[0].weight
+    assert weight.abs().max() <= bound and weight.abs().max() > 0.99 * bound
+    assert not net.layer1[0].bias.any() and not net.head.bias.any()
+
+
+# --- gates -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameterisation", ["sigma", "lambda"])
+@pytest.mark.parametrize("log_lambda", [-8.0, -1.0, 0.0, 3.0])
+def test_divergence_is_the_exact_kl_to_the_best_prior(parameterisation: str, log_lambda: float) -> None:
+    """Against torch's own KL of two Gaussians, with the prior's variance minimised numerically."""
+    gate = Gate(3, parameterisation=parameterisation)  # type: ignore[arg-type]
+    mu = torch.tensor([0.7, -1.2, 2.0])
+    spread = torch.full((3,), log_lambda)
+    with torch.no_grad():
+        gate.mu.copy_(mu)
+        gate.log_spread.copy_(spread if parameterisation == "lambda" else spread + 2 * mu.abs().log())
+    posterior = torch.distributions.Normal(mu, mu.abs() * math.exp(log_lambda / 2))
+    scales = torch.logspace(-3, 3, 20001)[:, None]
+    best = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, scales)).min(0).values.sum()
+    assert gate.kl().item() == pytest.approx(best.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("parameterisation", ["sigma", "lambda"])
+def test_samples_have_the_posteriors_mean_and_variance(parameterisation: str) -> None:
+    gate = Gate(2, parameterisation=parameterisation, generator=generator(0))  # type: ignore[arg-type]
+    with torch.no_grad():
+        gate.mu.copy_(torch.tensor([2.0, -0.5]))
+        gate.log_spread.copy_(torch.tensor([math.log(0.09), math.log(0.25)]))
+    drawn = gate(torch.ones(200_000, 2))
+    variance = torch.tensor([0.09, 0.25]) if parameterisation == "sigma" else torch.tensor([0.09 * 4, 0.25 * 0.25])
+    assert torch.allclose(drawn.mean(0), gate.mu, atol=0.01)
+    assert torch.allclose(drawn.var(0), variance, rtol=0.02)
+
+
+def test_noise_per_sample_differs_between_rows_and_per_channel_does_not() -> None:
+    by_sample, by_channel = Gate(4, generator=generator(0)), Gate(4, noise="channel", generator=generator(0))
+    assert by_sample(torch.ones(3, 4)).unique(dim=0).shape[0] == 3
+    assert by_channel(torch.ones(3, 4)).unique(dim=0).shape[0] == 1
+
+
+def test_a_closed_neuron_is_silent_in_evaluation_only_and_can_come_back() -> None:
+    gate = Gate(2, generator=generator(0))
+    with torch.no_grad():
+        gate.mu.copy_(torch.tensor([1.0, 0.001]))
+    assert gate.is_open().tolist() == [True, False]
+    assert gate.eval()(torch.ones(1, 2)).tolist() == [[1.0, 0.0]]
+    drawn = gate.train()(torch.ones(5, 2))
+    assert (drawn[:, 1] != 0).all()
+    drawn[:, 1].sum().backward()
+    assert gate.mu.grad is not None and gate.mu.grad[1] != 0  # data still reach it
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((5, 3), -1), ((5, 3, 4, 4), 1), ((5, 7, 3), -1)])
+def test_gates_scale_channels_wherever_they_lie(shape: tuple[int, ...], axis: int) -> None:
+    gate = Gate(3, axis).eval()
+    with torch.no_grad():
+        gate.mu.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert gate(torch.ones(shape)).movedim(axis, -1)[0].reshape(-1, 3)[0].tolist() == [1.0, 2.0, 3.0]
+
+
+class Functional(nn.Module):
+    """conv -> BatchNorm -> F.relu, twice, with a residual sum: no activation is a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.hidden, self.head = nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)) + x)
+        return self.head(F.relu(self.hidden(x.mean((2, 3)))))
+
+
+class ActivationFirst(nn.Module):
+    """conv -> ReLU -> BatchNorm: a gate behind the ReLU would be divided out again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.BatchNorm2d(4))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x).mean((2, 3)))
+
+
+def names(net: nn.Module, example: Tensor) -> list[str]:
+    return [site.name for site in find_sites(net, example)]
+
+
+def test_sites_are_found_behind_nonlinearities_and_on_residual_sums() -> None:
+    images = torch.rand(2, 3, 16, 16)
+    assert names(MLP(12, 3), torch.rand(2, 12)) == ["layer1.1", "layer2.1"]
+    blocks = [f"layer{s}.{b}.relu{r}" for s in range(1, 5) for b in range(2) for r in (1, 2)]
+    assert names(ResNet18(4, width=8), images) == ["stem.2", *blocks]
+    assert [site.channels for site in find_sites(ResNet18(4, width=8), images)][:3] == [8, 8, 8]
+
+
+def test_sites_are_never_in_front_of_batchnorm_and_never_the_logits() -> None:
+    images = torch.rand(2, 3, 16, 16)
+    assert names(Functional(), images) == ["bn1", "bn2", "hidden"]
+    assert names(ActivationFirst(), images) == ["body.2"]
+    in_place = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(inplace=True), nn.Linear(5, 2))
+    assert names(in_place, torch.rand(3, 4)) == ["2"]
+    with pytest.raises(SnclError, match="name the layers"):
+        find_sites(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.rand(3, 4))
+
+
+@pytest.mark.parametrize("make", [lambda: MLP(48, 3), lambda: ResNet18(3, width=4), Functional, ActivationFirst])
+def test_gates_attach_to_any_network_and_copies_have_their_own(make: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(4, 3, 4, 4) if isinstance(make(), MLP) else torch.rand(4, 3, 16, 16)
+    net = make()
+    plain = net.eval()(x)
+    attach_gates(net, x, generator=generator(0))
+    for _, gate in gates(net):
+        with torch.no_grad():
+            gate.mu.fill_(1.0)
+    assert torch.allclose(net.eval()(x), plain, atol=1e-6)  # an open gate of mean 1 changes nothing
+    twin = copy.deepcopy(net)
+    with torch.no_grad():
+        for _, gate in gates(twin):
+            gate.mu.zero_()
+    assert torch.allclose(net.eval()(x), plain, atol=1e-6)
+    assert not torch.allclose(twin.eval()(x), plain, atol=1e-3)
+    divergence(net).backward()
+    assert all(gate.log_spread.grad is not None for _, gate in gates(net))
+
+
+def test_gates_on_named_layers_and_clear_errors() -> None:
+    net = attach_gates(MLP(12, 3), torch.rand(2, 12), layers=("layer1",))
+    assert [name for name, _ in gates(net)] == ["layer1"] and open_neurons(net)["layer1"].all()
+    with pytest.raises(SnclError, match="once"):
+        attach_gates(net, torch.rand(2, 12))
+    with pytest.raises(SnclError, match=r"no layer 'nope'; it has: layer1, layer1.0"):
+        attach_gates(MLP(12, 3), torch.rand(2, 12), layers=("nope",))
+
+
+# --- taps ------------------------------------------------------------------------------------------------------------
+
+
+def test_taps_read_what_the_next_layer_gets_gates_included() -> None:
+    net = MLP(12, 3)
+    tapped = Tapped(attach_gates(net, torch.rand(2, 12)), ("layer2.1", "layer1"))
+    with torch.no_grad():
+        next(gate for name, gate in gates(net) if name == "layer2.1").mu.fill_(2.0)
+    x = torch.rand(5, 12)
+    logits, features = tapped.eval()(x)
+    assert torch.allclose(net.head(features["layer2.1"]), logits)
+    assert torch.allclose(features["layer2.1"], 2 * F.relu(net.layer2[0](features["layer1"])))
+
+
+def test_joined_passes_equal_single_ones_and_batchnorm_keeps_them_apart() -> None:
+    parts = [torch.rand(size, 12) for size in (3, 5, 2)]
+    tapped = Tapped(MLP(12, 3), ("layer1",))
+    for together, x in zip(tapped.passes(*parts), parts, strict=True):
+        alone = tapped(x)
+        assert torch.allclose(together.logits, alone.logits, atol=1e-6)
+        assert torch.allclose(together.features["layer1"], alone.features["layer1"], atol=1e-6)
+    normed = Tapped(nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4)))
+    for together, x in zip(normed.passes(*parts), parts, strict=True):
+        assert torch.equal(together.logits, normed(x).logits)
+
+
+def test_a_layer_that_runs_twice_cannot_be_tapped() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(self.layer(x))
+
+    with pytest.raises(SnclError, match="more than once"):
+        Tapped(Twice(), ("layer",))(torch.rand(2, 4))
