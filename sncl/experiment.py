@@ -233,7 +233,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         "measures": measures,
         "steps": learner.steps,
         "seconds": round(scores.seconds, 3),
-        "memory_bytes_per_sample": learner.memory.bytes_per_row() if learner.memory else 0,
+        "memory_bytes_per_sample": learner.memory.bytes_per_row() if learner.memory is not None else 0,
         "parameters": sum(parameter.numel() for parameter in learner.body.parameters()),
         "active_fraction": open_fraction(learner),
         "open_by_task": scores.open_by_task or None,

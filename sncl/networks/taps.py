@@ -20,22 +20,31 @@ class Activations(NamedTuple):
     features: Fields
 
 
+class _Record:
+    """What the taps of one network have read in the pass that is running; nothing is read outside of one."""
+
+    features: Fields | None = None
+
+
 class _Tap:
     """A forward hook that keeps a layer's output (an object, not a closure, so that copies of a network work)."""
 
-    def __init__(self, name: str, record: Fields) -> None:
+    def __init__(self, name: str, record: _Record) -> None:
         self.name = name
         self.record = record
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if self.name in self.record:
+        features = self.record.features
+        if features is None:
+            return
+        if self.name in features:
             raise SnclError(
                 f"layer {self.name!r} runs more than once in a forward pass, so it has no single feature to replay; "
                 "name other layers in features="
             )
         if not isinstance(output, Tensor):
             raise SnclError(f"layer {self.name!r} returns {type(output).__name__}, not a tensor; name another layer")
-        self.record[self.name] = output
+        features[self.name] = output
 
 
 def layer(net: nn.Module, name: str) -> nn.Module:
@@ -48,20 +57,25 @@ def layer(net: nn.Module, name: str) -> nn.Module:
 
 
 class Tapped(nn.Module):
-    """A network that returns :class:`Activations` instead of bare logits; ``body`` is the network itself."""
+    """A network that returns :class:`Activations` instead of bare logits.
+
+    ``body`` is the network itself; called directly it works as before.
+    """
 
     def __init__(self, body: nn.Module, layers: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.body = body
-        self.record: Fields = {}
+        self.record = _Record()
         self.joins = not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in body.modules())
         self._handles = [layer(body, name).register_forward_hook(_Tap(name, self.record)) for name in layers]
 
     def forward(self, x: Any) -> Activations:
-        self.record.clear()
-        logits: Tensor = self.body(x)
-        features = dict(self.record)
-        self.record.clear()
+        features: Fields = {}
+        self.record.features = features
+        try:
+            logits: Tensor = self.body(x)
+        finally:
+            self.record.features = None
         return Activations(logits, features)
 
     def passes(self, *inputs: Tensor) -> list[Activations]:

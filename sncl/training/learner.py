@@ -76,6 +76,7 @@ class Learner:
         self.lr = lr
         self.replay = replay
         self.steps = 0
+        self.outputs = 0  # of the network, known once it has seen an input
         draws = range(self.method.draws)
         self.random = Randomness(
             seed,
@@ -100,13 +101,14 @@ class Learner:
             self._example = (list(x.shape), str(x.dtype).removeprefix("torch."))
             net = self.method.prepare(self.body, self.view.still(x), self.random["gates"]).to(self.device)
             net.train()
+            with evaluating(net), torch.no_grad():
+                self.outputs = self.method.predict(net, self.view.still(x)).shape[1]
             groups = self.method.parameter_groups(net, self.lr)
             self._ready = net, self._make_optimizer(groups)
 
     def learn(self, x: Tensor, y: Tensor) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
-        self.prepare(x)
         net, optimizer = self._prepared()
         now = {"x": self._view("view", x), "y": y}
         past = self._replayed()
@@ -158,7 +160,7 @@ class Learner:
             **under("network", net.body.state_dict()),
             **under("method", self.method.state_dict()),
             **under("optimizer", moments),
-            **under("memory", self.memory.state() if self.memory else {}),
+            **under("memory", self.memory.state() if self.memory is not None else {}),
             **under("random", self.random.state()),
         }
 
@@ -168,7 +170,7 @@ class Learner:
             "format": FORMAT,
             "steps": self.steps,
             "method": type(self.method).__name__,
-            "memory": self.memory.capacity if self.memory else 0,
+            "memory": self.memory.capacity if self.memory is not None else 0,
             "example": self._example,
         }
 
@@ -192,7 +194,7 @@ class Learner:
             number, _, name = key.partition("/")
             moments.setdefault(int(number), {})[name] = value
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-        if self.memory:
+        if self.memory is not None:
             self.memory.load(within("memory", state))
         self.random.load(within("random", state))
         self.steps = description["steps"]
@@ -209,7 +211,13 @@ class Learner:
             )
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
-        return x.to(self.device, non_blocking=True), y.to(self.device, torch.int64, non_blocking=True)
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, torch.int64, non_blocking=True)
+        self.prepare(x)
+        if self.device.type == "cpu":  # reading values back would stall a GPU at every step
+            low, high = (int(value) for value in y.aminmax())
+            if low < 0 or high >= self.outputs:
+                raise SnclError(f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs")
+        return x, y
 
     def _view(self, purpose: str, x: Tensor) -> Tensor:
         return self.view(x, self.random.uniform(purpose, x.shape[0], self.view.randoms))

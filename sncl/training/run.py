@@ -191,7 +191,7 @@ def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log)
     fraction = open_fraction(learner)
     if fraction is not None:
         scores.open_by_task.append(fraction)
-    remembered = len(learner.memory) if learner.memory else 0
+    remembered = len(learner.memory) if learner.memory is not None else 0
     log.write(
         event="evaluation", step=learner.steps, task=task, accuracy=rows, memory=remembered, active_fraction=fraction
     )

@@ -53,7 +53,9 @@ def test_reservoir_keeps_every_row_equally_often() -> None:
 
 
 @pytest.mark.parametrize("admission", [Reservoir(), LossAwareReservoir()])
-@given(capacity=st.integers(1, 30), sizes=st.lists(st.integers(1, 25), min_size=1, max_size=10), seed=st.integers(0, 99))
+@given(
+    capacity=st.integers(1, 30), sizes=st.lists(st.integers(1, 25), min_size=1, max_size=10), seed=st.integers(0, 99)
+)
 def test_never_more_than_capacity_and_no_row_twice(
     admission: Admission, capacity: int, sizes: list[int], seed: int
 ) -> None:

@@ -202,6 +202,13 @@ def test_joined_passes_equal_single_ones_and_batchnorm_keeps_them_apart() -> Non
         assert torch.equal(together.logits, normed(x).logits)
 
 
+def test_the_tapped_network_itself_works_as_before() -> None:
+    net = MLP(12, 3)
+    tapped = Tapped(net, ("layer1",))
+    x = torch.rand(5, 12)
+    assert torch.equal(net(x), net(x)) and torch.equal(net(x), tapped(x).logits)
+
+
 def test_a_layer_that_runs_twice_cannot_be_tapped() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

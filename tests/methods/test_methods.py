@@ -1,0 +1,164 @@
+"""Each method's losses against its equation, computed here by other means; and what switching a part off means."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sncl.errors import SnclError
+from sncl.memory.admission import LossAwareReservoir, Reservoir
+from sncl.methods.der import DER
+from sncl.methods.er import ER
+from sncl.methods.sgd import SGD
+from sncl.methods.sncl import SNCL
+from sncl.networks.gates import divergence, gates
+from sncl.networks.mlp import MLP
+from sncl.networks.taps import Tapped
+from sncl.tensors.fields import Fields
+from sncl.tensors.random import generator
+from sncl.training.learner import Learner
+
+
+def rows(count: int, seed: int) -> Fields:
+    numbers = generator(seed)
+    hidden = {f"features/layer{n}.1": torch.rand(count, 5, generator=numbers) for n in (1, 2)}
+    return {
+        "x": torch.randn(count, 6, generator=numbers),
+        "y": torch.randint(3, (count,), generator=numbers),
+        "logits": torch.randn(count, 3, generator=numbers),
+        "slot": torch.arange(count),
+        **hidden,
+    }
+
+
+def net(*layers: str) -> Tapped:
+    torch.manual_seed(0)
+    return Tapped(MLP(6, 3, width=5), layers)
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    return -torch.stack([row.softmax(0)[label].log() for row, label in zip(logits, y, strict=True)]).mean()
+
+
+def test_sgd_and_er_equal_their_equations() -> None:
+    here, there = rows(4, 0), rows(7, 1)
+    subject = net()
+    logits = subject(here["x"]).logits
+    assert torch.allclose(SGD().observe(subject, here, ()).losses["labels"], cross_entropy(logits, here["y"]))
+    both = torch.cat([logits, subject(there["x"]).logits])
+    expected = cross_entropy(both, torch.cat([here["y"], there["y"]]))  # one mean over 11 rows
+    assert torch.allclose(ER().observe(subject, here, (there,)).losses["labels"], expected)
+    assert torch.allclose(ER().observe(subject, here, ()).losses["labels"], cross_entropy(logits, here["y"]))
+
+
+def test_derpp_equals_its_equation_and_remembers_the_logits_of_the_training_pass() -> None:
+    here, first, second = rows(4, 0), rows(7, 1), rows(5, 2)
+    subject = net()
+    outcome = DER(logits=0.3, labels=0.7).observe(subject, here, (first, second))
+    z, z1, z2 = (subject(each["x"]).logits for each in (here, first, second))
+    assert torch.allclose(outcome.losses["labels"], cross_entropy(z, here["y"]))
+    assert torch.allclose(outcome.losses["past_logits"], 0.3 * ((z1 - first["logits"]) ** 2).sum() / (7 * 3))
+    assert torch.allclose(outcome.losses["past_labels"], 0.7 * cross_entropy(z2, second["y"]))
+    assert torch.allclose(outcome.remember["logits"], z)
+    assert DER(logits=0.3).draws == 1 and DER(logits=0.3, labels=0.7).draws == 2
+
+
+def test_sncl_equals_its_equation() -> None:
+    here, first, second = rows(4, 0), rows(7, 1), rows(5, 2)
+    method = SNCL(alpha=0.7, beta=0.3, gamma=2.0, eta=0.01, release=3.0, noise="channel")
+    subject = method.prepare(MLP(6, 3, width=5), here["x"], generator(0))
+    assert [name for name, _ in gates(subject.body)] == ["layer1.1", "layer2.1"]
+    subject.eval()  # gates at their mean, so that the equation can be written down
+    method.seen += 500
+    outcome = method.observe(subject, here, (first, second))
+    z, z1, z2 = (subject(each["x"]) for each in (here, first, second))
+    h = [((z1.features[f"layer{n}.1"] - first[f"features/layer{n}.1"]) ** 2).mean() for n in (1, 2)]
+    each = F.cross_entropy(z.logits, here["y"], reduction="none")
+    assert torch.allclose(outcome.losses["labels"], each.mean())
+    assert torch.allclose(outcome.losses["past_logits"], 0.3 * ((z1.logits - first["logits"]) ** 2).mean())
+    assert torch.allclose(outcome.losses["past_features"], 2.0 * (h[0] + h[1]) / 2)
+    assert torch.allclose(outcome.losses["past_labels"], 0.7 * cross_entropy(z2.logits, second["y"]))
+    assert torch.allclose(outcome.losses["sparsity"], 0.01 / (1 + 3.0 * 0.5) * divergence(subject))
+    assert torch.allclose(outcome.remember["loss"], each)
+    assert torch.allclose(outcome.remember["features/layer1.1"], z.features["layer1.1"].half())
+    assert torch.equal(outcome.refresh["slot"], second["slot"])
+
+
+def blobs(count: int) -> list[tuple[Tensor, Tensor]]:
+    numbers = generator(7)
+    return [(torch.randn(8, 6, generator=numbers), torch.randint(3, (8,), generator=numbers)) for _ in range(count)]
+
+
+def trained(method: SNCL | DER) -> Learner:
+    torch.manual_seed(0)
+    learner = Learner(MLP(6, 3, width=5), method, memory=16, replay=8, lr=0.1, device="cpu")
+    for x, y in blobs(25):
+        learner.learn(x, y)
+    return learner
+
+
+def weights(learner: Learner) -> Tensor:
+    return torch.cat([value.flatten() for name, value in learner.body.state_dict().items() if "gate" not in name])
+
+
+def test_with_every_part_off_sncl_is_derpp_and_der_bit_for_bit() -> None:
+    off = {"gamma": 0.0, "eta": 0.0, "admission": "reservoir"}
+    plus = trained(SNCL(alpha=0.7, beta=0.3, **off))  # type: ignore[arg-type]
+    assert torch.equal(weights(plus), weights(trained(DER(logits=0.3, labels=0.7))))
+    plain = trained(SNCL(alpha=0.0, beta=0.3, **off))  # type: ignore[arg-type]
+    assert torch.equal(weights(plain), weights(trained(DER(logits=0.3))))
+
+
+@pytest.mark.parametrize("part", [{"gamma": 1.0}, {"eta": 0.1}, {"admission": "loss-aware"}], ids=["FER", "VBS", "LRS"])
+def test_each_part_on_changes_the_result(part: dict[str, float]) -> None:
+    off = {"gamma": 0.0, "eta": 0.0, "admission": "reservoir"}
+    with_part = trained(SNCL(alpha=0.7, beta=0.3, **(off | part)))  # type: ignore[arg-type]
+    assert not torch.equal(weights(with_part), weights(trained(DER(logits=0.3, labels=0.7))))
+
+
+def test_a_part_that_is_off_moves_no_random_number_of_another() -> None:
+    """Paired comparisons: what is replayed and admitted is the same with and without gates and features."""
+    alone = trained(SNCL(alpha=0.7, beta=0.3, gamma=0.0, eta=0.0, admission="reservoir"))
+    both = trained(SNCL(alpha=0.7, beta=0.3, gamma=1.0, eta=0.01, admission="reservoir"))
+    assert alone.memory is not None and both.memory is not None
+    assert torch.equal(alone.memory.fields["x"], both.memory.fields["x"])
+    ours, theirs = alone.random.state(), both.random.state()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours if name != "gates")
+
+
+def test_a_strong_pull_closes_gates_and_a_released_one_does_not() -> None:
+    strong = trained(SNCL(0.7, 0.3, gamma=0.0, eta=1.0, gate_lr=20.0, parameterisation="lambda"))
+    released = trained(SNCL(0.7, 0.3, gamma=0.0, eta=1.0, gate_lr=20.0, parameterisation="lambda", release=1e6))
+    closed = [sum(int((~gate.is_open()).sum()) for _, gate in gates(each.net)) for each in (strong, released)]
+    assert closed[0] > 0 and closed[1] == 0
+
+
+def test_gates_have_their_own_step_size() -> None:
+    method = SNCL(alpha=1.0, beta=1.0, gamma=0.0, eta=0.1, gate_lr=0.5)
+    subject = method.prepare(MLP(6, 3, width=5), torch.rand(2, 6), generator(0))
+    groups = method.parameter_groups(subject, lr=0.2)
+    assert [group["lr"] for group in groups] == [0.2, 0.1]
+    assert sum(len(group["params"]) for group in groups) == len(list(subject.parameters()))
+    assert len(groups[1]["params"]) == 4
+
+
+def test_feature_options() -> None:
+    x = torch.rand(3, 6)
+    named = SNCL(alpha=1.0, beta=1.0, gamma=1.0, eta=0.0, features="layer2", stored="float32")
+    subject = named.prepare(MLP(6, 3, width=5), x, generator(0))
+    remembered = named.observe(subject, {"x": x, "y": torch.zeros(3).long()}, ()).remember
+    assert {name for name in remembered if "/" in name} == {"features/layer2"}
+    assert remembered["features/layer2"].dtype == torch.float32
+    maps = torch.rand(2, 4, 3, 3)
+    pooled = SNCL(1.0, 1.0, 1.0, 0.0)._kept({"a": maps})["a"]
+    assert torch.allclose(pooled, maps.mean((2, 3)))
+    assert torch.equal(SNCL(1.0, 1.0, 1.0, 0.0, maps="full")._kept({"a": maps})["a"], maps)
+
+
+def test_admissions_and_bad_words() -> None:
+    assert isinstance(SNCL(1.0, 1.0, 1.0, 0.0).admission, LossAwareReservoir)
+    assert isinstance(SNCL(1.0, 1.0, 1.0, 0.0, admission="reservoir").admission, Reservoir)
+    with pytest.raises(SnclError, match="admission is one of reservoir, loss-aware, not 'best'"):
+        SNCL(1.0, 1.0, 1.0, 0.0, admission="best")
