@@ -54,6 +54,8 @@ class Memory:
         arrived = rows(incoming)
         slots = self.admission.slots(self.fields, incoming, self.seen, self.capacity, uniform)
         self.seen += arrived
+        if slots.device.type == "cpu" and not bool((slots < self.capacity).any()):
+            return  # known on the host, and the usual case in a long stream
         winner = torch.full((self.capacity + 1,), -1, device=slots.device)
         winner.scatter_reduce_(0, slots, torch.arange(arrived, device=slots.device), "amax")
         taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]

@@ -23,9 +23,8 @@ def remap(x: Tensor, pixels: Tensor) -> Tensor:
     [rows, height * width] (one for each).
     """
     padded = torch.nn.functional.pad(x.flatten(2), (0, 1))  # [rows, channels, pixels + 1], the last one blank
-    if pixels.dim() == 1:
-        return padded.index_select(2, pixels).reshape(x.shape)
-    return padded.gather(2, pixels[:, None].expand(-1, x.shape[1], -1)).reshape(x.shape)
+    places = pixels if pixels.dim() == 1 else pixels[:, None]
+    return padded.gather(2, places.expand(x.shape[0], x.shape[1], -1)).reshape(x.shape)
 
 
 def rotation_map(angles: Tensor, height: int, width: int) -> Tensor:

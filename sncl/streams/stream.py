@@ -84,11 +84,12 @@ class Stream:
     def batch(self, task: int, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Images (uint8, before the view) and labels at these positions of a phase, on the stream's device."""
         phase, positions = self.phases[task], positions.to(self.x.device)
-        x = self.x[phase.rows[positions]]
+        rows = phase.rows[positions]
+        x = self.x.index_select(0, rows)
         if self.maps is not None:
             single = self._domains[task]
             x = remap(x, self.maps[phase.domains[positions]] if single is None else self.maps[single])
-        y = self.y[phase.rows[positions]]
+        y = self.y.index_select(0, rows)
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
     def test(self, task: int) -> tuple[Tensor, Tensor]:
