@@ -27,8 +27,8 @@ app.add_typer(data_app, name="data")
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 ClickException: type[Exception] = UsageError.__mro__[1]
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, markup=False)  # a file name may hold [brackets]
+err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets [default: $SNCL_DATA or the user's cache]")
@@ -44,6 +44,8 @@ def main() -> None:
         fail(str(error))
     except ClickException as error:
         fail(error.format_message())  # type: ignore[attr-defined]
+    except OSError as error:
+        fail(f"{error.filename or 'the system says'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
         err.print("stopped; the same command goes on from the last checkpoint")
         sys.exit(130)
@@ -61,7 +63,9 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headings: list[str], cells: list[list[str]], title: str | None = None) -> None:
-    table = Table(*headings, title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading != "")
     for row in cells:
         table.add_row(*row)
     out.print(table)
@@ -167,9 +171,11 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
-    from sncl.commands import demo_jobs, draw, run_jobs, working_folder
+    from sncl.commands import check_picture, demo_jobs, draw, run_jobs, working_folder
     from sncl.results import table
 
+    if picture is not None:
+        check_picture(picture)
     with working_folder(folder) as place:
         results = run_jobs(demo_jobs(seeds, place), err)
         if as_json:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
         small = all(STREAMS[job.experiment.stream].network == "mlp" for job in jobs)
         at_once = min(len(jobs), cores())
         threads = 1 if small else max(1, cores() // at_once)
-        if at_once == 1:
+        if len(jobs) == 1:
             before = torch.get_num_threads()
             torch.set_num_threads(threads)
             try:
@@ -121,15 +122,23 @@ def download_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
         yield update
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a picture that could not be drawn, before the runs and not after them."""
+    if path.suffix not in (".png", ".svg"):
+        raise SnclError(f"a picture is a .png or .svg file, not {path}")
+    if not path.parent.is_dir():
+        raise SnclError(f"the folder of {path} does not exist")
+    if find_spec("matplotlib") is None:
+        raise SnclError("drawing needs matplotlib: pip install sncl[plots]")
+
+
 def draw(results: list[dict[str, Any]], path: Path) -> None:
     """The average accuracy over the tasks seen so far, mean and spread over seeds, one panel for each stream."""
-    try:
-        import matplotlib
+    import matplotlib
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise SnclError("drawing needs matplotlib: pip install sncl[plots]") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     streams = list(dict.fromkeys(result["stream"] for result in results))
     figure, axes = pyplot.subplots(1, len(streams), figsize=(3.4 * len(streams), 3.2), squeeze=False)
     for panel, stream in zip(axes[0], streams, strict=True):

@@ -13,16 +13,24 @@ from sncl.methods.table import Value
 
 Settings = dict[str, Value]
 
-_DIGITS: dict[str, dict[int, Settings]] = {
-    "sgd": {0: {"lr": 0.1}},
-    "er": {0: {"lr": 0.1, "replay": 16}},
-    "der": {0: {"lr": 0.1, "replay": 16, "logits": 0.5}},
-    "derpp": {0: {"lr": 0.1, "replay": 16, "logits": 0.5, "labels": 0.5}},
-    "sncl": {0: {"lr": 0.1, "replay": 16, "alpha": 0.5, "beta": 0.5, "gamma": 1.0, "eta": 1e-4, "release": 0.2}},
-}
+
+def _digits(alpha: float, beta: float, gamma: float) -> dict[str, dict[int, Settings]]:
+    """A digits stream, with SNCL's weights; everything else is the same for all methods and streams."""
+    common: Settings = {"lr": 0.1, "replay": 32}
+    pull: Settings = {"eta": 1e-4, "release": 0.2}
+    return {
+        "sgd": {0: {"lr": 0.1}},
+        "er": {0: common},
+        "der": {0: common | {"logits": 0.5}},
+        "derpp": {0: common | {"logits": 0.5, "labels": 0.5}},
+        "sncl": {0: common | pull | {"alpha": alpha, "beta": beta, "gamma": gamma}},
+    }
+
+
 _CIFAR: Settings = {"batch_size": 32, "replay": 32, "lr": 0.03}
 _STAGES: Settings = {"features": "layer1,layer2,layer3,layer4"}
-_GENERAL: Settings = {"batch_size": 16, "replay": 64, "lr": 0.2, "alpha": 1.0, "beta": 0.5}
+_GENERAL: Settings = {"batch_size": 16, "lr": 0.1, "alpha": 1.0, "eta": 1e-4, "release": 0.2}
+_RELEASED: Settings = {"lr": 0.2, "alpha": 1.0, "eta": 1e-3, "release": 0.03}
 _MNIST: Settings = {"batch_size": 128, "replay": 128}
 
 #: stream -> method -> memory -> settings; 0 stands for any memory
@@ -70,7 +78,11 @@ DEFAULTS: dict[str, dict[str, dict[int, Settings]]] = {
             500: _MNIST | {"lr": 0.2, "logits": 1.0, "labels": 0.5},
             5120: _MNIST | {"lr": 0.2, "logits": 0.5, "labels": 1.0},
         },
-        "sncl": {0: _MNIST | {"lr": 0.2, "alpha": 1.0, "beta": 2.0, "gamma": 8.0, "eta": 1e-3, "release": 0.03}},
+        "sncl": {
+            200: _MNIST | _RELEASED | {"beta": 2.0, "gamma": 8.0},
+            500: _MNIST | _RELEASED | {"beta": 2.0, "gamma": 8.0},
+            5120: _MNIST | _RELEASED | {"beta": 1.0, "gamma": 3.0},
+        },
     },
     "rot-mnist": {
         "sgd": {0: {"batch_size": 128, "lr": 0.2}},
@@ -81,7 +93,7 @@ DEFAULTS: dict[str, dict[str, dict[int, Settings]]] = {
             500: _MNIST | {"lr": 0.2, "logits": 0.5, "labels": 1.0},
             5120: _MNIST | {"lr": 0.2, "logits": 0.5, "labels": 0.5},
         },
-        "sncl": {0: _MNIST | {"lr": 0.2, "alpha": 1.0, "beta": 2.0, "gamma": 8.0, "eta": 1e-3, "release": 0.03}},
+        "sncl": {0: _MNIST | _RELEASED | {"beta": 1.0, "gamma": 3.0}},
     },
     "mnist-360": {
         "sgd": {0: {"batch_size": 4, "lr": 0.1}},
@@ -100,7 +112,11 @@ DEFAULTS: dict[str, dict[str, dict[int, Settings]]] = {
             500: {"batch_size": 16, "replay": 16, "lr": 0.2, "logits": 0.5, "labels": 1.0},
             1000: {"batch_size": 16, "replay": 128, "lr": 0.2, "logits": 0.2, "labels": 1.0},
         },
-        "sncl": {0: _GENERAL | {"gamma": 1.0, "eta": 1e-4, "release": 0.2}},
+        "sncl": {
+            200: _GENERAL | {"replay": 64, "beta": 0.5, "gamma": 0.5},
+            500: _GENERAL | {"replay": 16, "beta": 1.0, "gamma": 2.0},
+            1000: _GENERAL | {"replay": 128, "beta": 1.0, "gamma": 0.5},
+        },
     },
     "seq-mnist": {
         "sgd": {0: {"batch_size": 10, "lr": 0.03}},
@@ -118,12 +134,12 @@ DEFAULTS: dict[str, dict[str, dict[int, Settings]]] = {
             500: {"batch_size": 10, "replay": 10, "lr": 0.03, "logits": 1.0, "labels": 0.5},
             5120: {"batch_size": 10, "replay": 64, "lr": 0.1, "logits": 0.2, "labels": 0.5},
         },
-        "sncl": {0: _GENERAL | {"batch_size": 10, "lr": 0.03, "gamma": 1.0, "eta": 1e-4, "release": 0.2}},
+        "sncl": {0: _GENERAL | {"batch_size": 10, "replay": 64, "lr": 0.03, "beta": 0.2, "gamma": 1.0}},
     },
-    "seq-digits": _DIGITS,
-    "perm-digits": _DIGITS,
-    "rot-digits": _DIGITS,
-    "digits-360": _DIGITS,
+    "seq-digits": _digits(alpha=0.5, beta=1.0, gamma=0.3),
+    "perm-digits": _digits(alpha=1.0, beta=1.0, gamma=1.0),
+    "rot-digits": _digits(alpha=0.5, beta=0.5, gamma=1.0),
+    "digits-360": _digits(alpha=1.0, beta=1.0, gamma=0.3),
 }
 
 

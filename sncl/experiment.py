@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.learner import Learner, choose_device
-from sncl.training.run import Scores, Watch, open_fraction, run
+from sncl.training.run import CHECKPOINT, Scores, Watch, open_fraction, run
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
@@ -94,15 +95,19 @@ def plan(
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")
+    place = choose_device(device)
+    if place.type not in ("cpu", "cuda"):
+        raise SnclError(f"runs are made on cpu or cuda, not on {device!r}")
+    asked = str(chosen.get("split", benchmark.tasks)).partition("x")[0]  # a split that is none fails with the stream
     return Experiment(
         stream=stream,
         method=method,
         memory=memory,
         seed=seed,
         epochs=epochs or benchmark.epochs,
-        tasks=tasks if tasks is not None else int(str(chosen.get("split", benchmark.tasks)).split("x")[0]),
+        tasks=tasks if tasks is not None else int(asked) if asked.isdecimal() else benchmark.tasks,
         validation=validation,
-        device=str(choose_device(device)),
+        device=str(place),
         settings=chosen,
     )
 
@@ -113,7 +118,10 @@ def parse(key: str, text: str, known: Settings) -> Value:
         raise SnclError(f"there is no setting {key!r} here; --set takes {', '.join(sorted(known))}")
     kind = type(known[key])
     try:
-        return kind(text)
+        value = kind(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("not finite")
+        return value
     except ValueError as error:
         raise SnclError(f"--set {key}= takes a value like {known[key]!r}, not {text!r}") from error
 
@@ -171,11 +179,14 @@ def perform(
     finished = stored_result(experiment, folder)
     if finished is not None:
         return finished
+    stream = make_stream(experiment, data, progress)
+    check_memory(experiment, stream)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock", timeout=0):
-            stream = make_stream(experiment, data, progress)
-            check_memory(experiment, stream)
+        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+        with FileLock(folder / ".lock", timeout=0), exact:
+            for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
+                left.unlink()
             write_json(folder / EXPERIMENT, experiment.identity())
             learner = make_learner(experiment, stream)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), watch, checkpoint_seconds)
@@ -189,15 +200,21 @@ def perform(
 
 
 def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
-    """The result in ``folder`` if this experiment is finished there; an error if another one is."""
-    if (folder / EXPERIMENT).exists() and read_json(folder / EXPERIMENT) != json.loads(
-        json.dumps(experiment.identity())
-    ):
+    """The result in ``folder`` if this experiment is finished there; an error if another one lies there."""
+    if not (folder / EXPERIMENT).exists():
+        for name in (CHECKPOINT, RESULT):
+            if (folder / name).exists():
+                raise SnclError(f"{folder} holds a {name} but no {EXPERIMENT} to say of what; choose another --out")
+        return None
+    if read_json(folder / EXPERIMENT) != json.loads(json.dumps(experiment.identity())):
         raise SnclError(f"{folder} holds another experiment; choose another --out or the settings it was made with")
-    if (folder / RESULT).exists():
-        result: dict[str, Any] = read_json(folder / RESULT)
-        return result
-    return None
+    if not (folder / RESULT).exists():
+        return None
+    result = read_json(folder / RESULT)
+    ours = {"stream": experiment.stream, "method": experiment.method, "seed": experiment.seed}
+    if not isinstance(result, dict) or ours != {key: result.get(key) for key in ours}:
+        raise SnclError(f"{folder / RESULT} is damaged; move it away to have it written again")
+    return result
 
 
 def check_memory(experiment: Experiment, stream: Stream) -> None:

@@ -93,6 +93,27 @@ def test_saving_and_loading_at_any_step_changes_nothing(name: str, stop: int, tm
 
 
 @EVERY
+def test_a_network_with_dropout_is_exact_to_resume_too(name: str, tmp_path: Path) -> None:
+    def make() -> Learner:
+        torch.manual_seed(0)
+        layers = (nn.Linear(FEATURES, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, CLASSES))
+        return learner(name, nn.Sequential(*layers))
+
+    rows = batches(12)
+    unbroken, first, second = make(), make(), make()
+    feed(unbroken, rows)
+    if unbroken.method.needs_boundaries:
+        pytest.skip("covered without dropout")
+    for x, y in rows[:5]:
+        first.learn(x, y)
+    first.save(tmp_path / "a")
+    second.load(tmp_path / "a")
+    for x, y in rows[5:]:
+        second.learn(x, y)
+    assert same(unbroken, second)
+
+
+@EVERY
 def test_the_memory_is_never_larger_than_allowed(name: str) -> None:
     subject = learner(name, capacity=7)
     for x, y in batches(12, rows=5):

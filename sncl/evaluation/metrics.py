@@ -1,6 +1,7 @@
 """Pure functions of the accuracy matrix.
 
-``matrix[t][k]`` is the accuracy in percent on task k after learning task t; None where it was not measured.
+``matrix[t][k]`` is the accuracy in percent on task k after learning task t; None where it was not measured. A task
+that lacks a number a measure needs does not count in it.
 """
 
 from __future__ import annotations
@@ -30,18 +31,22 @@ def forgetting(matrix: Matrix) -> float | None:
 
     None where there is no earlier task.
     """
-    last = matrix[-1]
     falls = []
     for task in range(len(matrix) - 1):
-        best = max(_known([row[task] for row in matrix[task:]]))
-        falls.append(best - (last[task] or 0.0))
+        now = matrix[-1][task]
+        if now is not None:
+            falls.append(max(_known([row[task] for row in matrix[task:]])) - now)
     return _mean(falls)
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
     """BWT: mean over earlier tasks k of A[last][k] - A[k][k]; negative when later tasks hurt."""
-    last = matrix[-1]
-    return _mean([(last[task] or 0.0) - (matrix[task][task] or 0.0) for task in range(len(matrix) - 1)])
+    gains = []
+    for task in range(len(matrix) - 1):
+        now, learned = matrix[-1][task], matrix[task][task]
+        if now is not None and learned is not None:
+            gains.append(now - learned)
+    return _mean(gains)
 
 
 def forward_transfer(matrix: Matrix, untrained: Row) -> float | None:

@@ -41,9 +41,10 @@ class SNCL(Method):
     needs. 0 keeps it constant, as the paper writes it. ``gate_lr`` is the gates' step size relative to the network's;
     ``parameterisation`` and ``noise`` are those of :class:`sncl.networks.gates.Gate`.
 
-    ``features`` names the layers to replay ("auto": every layer that could carry a gate), ``maps`` says whether images
-    of features are stored "pooled" over space or "full"; full maps belong to one view of the image, so they only make
-    sense without augmentation. ``stored`` is the precision the memory keeps them in.
+    ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
+    "auto" finds the places where the network's neurons are finished. ``maps`` says whether feature maps are stored
+    "pooled" over space or "full"; full maps belong to one view of the image, so they only make sense without
+    augmentation. ``stored`` is the precision the memory keeps features in.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class SNCL(Method):
         gate_lr: float = 1.0,
         parameterisation: Parameterisation = "sigma",
         noise: Noise = "sample",
+        layers: str = "auto",
         features: str = "auto",
         maps: Literal["pooled", "full"] = "pooled",
         stored: str = "float16",
@@ -76,18 +78,23 @@ class SNCL(Method):
         self.admission = ADMISSIONS[admission]()
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
-        self.features, self.maps, self.stored = features, maps, PRECISIONS[stored]
+        self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.register_buffer("seen", torch.zeros(()))
         self.seen: Tensor
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         replayed: tuple[str, ...] = ()
-        if self.gamma and self.features == "auto":
-            replayed = tuple(site.name for site in find_sites(net, example))
-        elif self.gamma:
-            replayed = tuple(name.strip() for name in self.features.split(","))
+        if self.gamma:
+            replayed = _names(self.features) or tuple(site.name for site in find_sites(net, example))
         if self.eta:
-            attach_gates(net, example, parameterisation=self.parameterisation, noise=self.noise, generator=noise)
+            attach_gates(
+                net,
+                example,
+                _names(self.layers),
+                parameterisation=self.parameterisation,
+                noise=self.noise,
+                generator=noise,
+            )
         return Tapped(net, replayed)
 
     def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
@@ -125,3 +132,8 @@ class SNCL(Method):
         if self.maps == "full":
             return features
         return {name: h.flatten(2).mean(2) if h.dim() == 4 else h for name, h in features.items()}
+
+
+def _names(text: str) -> tuple[str, ...] | None:
+    """Layer names with commas between them; None where they are to be found."""
+    return None if text == "auto" else tuple(name.strip() for name in text.split(","))

@@ -47,6 +47,7 @@ METHODS: dict[str, Entry] = {
             "gate_lr": 1.0,
             "parameterisation": "sigma",
             "noise": "sample",
+            "layers": "auto",
             "features": "auto",
             "maps": "pooled",
             "stored": "float16",

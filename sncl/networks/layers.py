@@ -112,13 +112,15 @@ def find_sites(net: nn.Module, example: Any) -> list[Site]:
     }
     if not any(finished.values()):  # nonlinearities are plain functions here: gate the linear map itself
         finished = {name: {name} for name in neurons.values()}
+    covered_so_far = set().union(*finished.values())
     ends = {calls[name].node: name for name in finished}
+    ends |= {node: name for node, name in neurons.items() if name not in covered_so_far}
     read_by_norm: set[str] = set()
     for name, call in calls.items():
         if isinstance(call.module, _BATCHNORM):  # what it reads is finished behind it
             read = _reached(call.source, ends, _JOINING + _SCALING)
             read_by_norm |= read
-            finished[name] = set().union(*(finished[each] for each in read))
+            finished[name] = set().union(*(finished.get(each, {each}) for each in read))
 
     sites = []
     for name, module in net.named_modules():

@@ -8,6 +8,8 @@ else is equal number for number.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -40,6 +42,23 @@ class Randomness:
     def uniform(self, name: str, *shape: int) -> Tensor:
         """Numbers in [0, 1), double precision: fine enough to index an endless stream."""
         return torch.rand(shape, generator=self.generators[name], dtype=torch.float64)
+
+    @contextmanager
+    def as_global(self, name: str) -> Iterator[None]:
+        """Let code that draws from torch's global generator (dropout) draw from the generator of that name.
+
+        The global generator is left as it was found, so that such a network is exact to resume as well.
+        """
+        ours = self.generators[name]
+        on_cpu = ours.device.type == "cpu"
+        theirs = torch.default_generator if on_cpu else torch.cuda.default_generators[ours.device.index or 0]
+        before = theirs.get_state()
+        theirs.set_state(ours.get_state())
+        try:
+            yield
+        finally:
+            ours.set_state(theirs.get_state())
+            theirs.set_state(before)
 
     def state(self) -> Fields:
         return {name: generator.get_state() for name, generator in self.generators.items()}

@@ -1,23 +1,26 @@
 """Files that are either complete or not there: tensors as safetensors, everything else as JSON.
 
-A checkpoint is one safetensors file whose header carries the JSON, so the two can never disagree. Nothing is ever
-unpickled.
+A checkpoint is one safetensors file whose header carries the JSON, so the two can never disagree, and a checksum over
+both. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields
 
 HEADER = "sncl"
+CHECKSUM = "crc32"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -45,18 +48,34 @@ def read_json(path: Path) -> Any:
         raise SnclError(f"{path} is damaged or cannot be read ({error}); move it away to start over") from error
 
 
+def checksum(tensors: Fields, description: str) -> str:
+    """CRC-32 over the description and every tensor with its name, type and shape."""
+    value = zlib.crc32(description.encode())
+    for name, tensor in sorted(tensors.items()):
+        value = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), value)
+        value = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, value)
+    return f"{value:08x}"
+
+
 def write_checkpoint(path: Path, tensors: Fields, description: dict[str, Any]) -> None:
     """Write tensors and a JSON description as one file."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, save(plain, metadata={HEADER: json.dumps(description)}))
+    text = json.dumps(description)
+    write_atomically(path, save(plain, metadata={HEADER: text, CHECKSUM: checksum(plain, text)}))
 
 
 def read_checkpoint(path: Path) -> tuple[Fields, dict[str, Any]]:
-    """The tensors and the description of a checkpoint."""
+    """The tensors and the description of a checkpoint.
+
+    Read in one go: ``safe_open`` opens the file twice, and may find an old header and new tensors beside a writer.
+    """
     try:
-        with safe_open(path, framework="pt") as file:
-            description = json.loads((file.metadata() or {})[HEADER])
-            return {name: file.get_tensor(name) for name in file.keys()}, description  # noqa: SIM118
+        content = path.read_bytes()
+        tensors = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+        if checksum(tensors, header[HEADER]) != header[CHECKSUM]:
+            raise ValueError("its checksum does not fit")
+        return tensors, json.loads(header[HEADER])
     except FileNotFoundError as error:
         raise SnclError(f"there is no checkpoint {path}") from error
     except (SafetensorError, OSError, ValueError, KeyError) as error:

@@ -81,7 +81,7 @@ class Learner:
         self.random = Randomness(
             seed,
             host=("view", "admission", *(f"{use} {draw}" for draw in draws for use in ("replay", "replay view"))),
-            device=("gates",),
+            device=("gates", "layers"),  # "layers": what the network draws itself, as dropout does
             on=self.device,
         )
         self.memory = Memory(memory, self.method.admission, self.device) if self.method.draws else None
@@ -112,9 +112,10 @@ class Learner:
         net, optimizer = self._prepared()
         now = {"x": self._view("view", x), "y": y}
         past = self._replayed()
-        outcome = self.method.observe(net, now, past)
         optimizer.zero_grad()
-        self.method.backward(outcome.losses, net.parameters())
+        with self.random.as_global("layers"):
+            outcome = self.method.observe(net, now, past)
+            self.method.backward(outcome.losses, net.parameters())
         optimizer.step()
         with torch.no_grad():
             self.method.after_update(net, now)

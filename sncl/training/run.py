@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from sncl.errors import SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.networks.gates import open_neurons
 from sncl.streams.stream import Stream
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.learner import Learner
 
@@ -103,16 +105,24 @@ class Log:
     def __init__(self, path: Path, length: int) -> None:
         try:
             self.file = path.open("ab")
-            self.file.truncate(length)
+            self.file.truncate(min(length, self.length()))  # never longer: that would fill it up with zeros
         except OSError as error:
             raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.file.close()
 
     def write(self, **entry: Any) -> None:
         self.file.write((json.dumps(entry) + "\n").encode())
 
     def length(self) -> int:
+        """How many bytes are safely stored; the file's position says something else after a truncation."""
         self.file.flush()
-        return self.file.tell()
+        os.fsync(self.file.fileno())
+        return os.fstat(self.file.fileno()).st_size
 
 
 def run(
@@ -139,46 +149,47 @@ def run(
         learner.restore(tensors, description["learner"])
         start, log_length = Place(*description["place"]), description["log_length"]
         scores = Scores(**description["scores"])
-    log = Log(folder / LOG, log_length)
-    begun = saved = time.monotonic()
-    earlier = scores.seconds
+    with Log(folder / LOG, log_length) as log:
+        begun = saved = time.monotonic()
+        earlier = scores.seconds
 
-    def save(reached: Place) -> None:
-        nonlocal saved
-        scores.seconds = earlier + time.monotonic() - begun
-        description = {
-            "experiment": identity,
-            "learner": learner.description(),
-            "place": reached,
-            "scores": asdict(scores),
-            "log_length": log.length(),
-        }
-        write_checkpoint(folder / CHECKPOINT, learner.state(), description)
-        saved = time.monotonic()
+        def save(reached: Place) -> None:
+            nonlocal saved
+            scores.seconds = earlier + time.monotonic() - begun
+            description = {
+                "experiment": identity,
+                "learner": learner.description(),
+                "place": reached,
+                "scores": asdict(scores),
+                "log_length": log.length(),
+            }
+            state = learner.state()
+            sound(state, learner.steps)
+            write_checkpoint(folder / CHECKPOINT, state, description)
+            saved = time.monotonic()
 
-    if not scores.untrained and stream.boundaries:  # the reference of forward transfer
-        learner.prepare(stream.batch(0, torch.arange(2))[0])
-        scores.untrained = accuracies(learner, stream, range(stream.test_tasks))
-    for place, positions, last in schedule(stream, epochs, start):
-        losses = learner.learn(*stream.batch(place.task, positions))
-        if learner.steps % log_every == 0 or last:
-            values = finite(losses, learner.steps)
-            log.write(event="losses", step=learner.steps, task=place.task, epoch=place.epoch, losses=values)
-            if watch:
-                watch(Moment(learner.steps, total, place.task, stream.tasks, losses=values))
-        elif watch:
-            watch(Moment(learner.steps, total, place.task, stream.tasks))
-        if last:
-            if stream.boundaries:
-                learner.boundary()
-            score(learner, stream, place.task, scores, log)
-            if watch:
-                averages: dict[str, float] = {readout: mean(rows[-1]) for readout, rows in scores.matrices.items()}
-                watch(Moment(learner.steps, total, place.task, stream.tasks, accuracy=averages))
-        if last or time.monotonic() - saved >= checkpoint_seconds:
-            finite(losses, learner.steps)
-            save(following(place, last))
-    log.file.close()
+        if not scores.untrained and stream.boundaries:  # the reference of forward transfer
+            learner.prepare(stream.batch(0, torch.arange(2))[0])
+            scores.untrained = accuracies(learner, stream, range(stream.test_tasks))
+        for place, positions, last in schedule(stream, epochs, start):
+            losses = learner.learn(*stream.batch(place.task, positions))
+            if learner.steps % log_every == 0 or last:
+                values = finite(losses, learner.steps)
+                log.write(event="losses", step=learner.steps, task=place.task, epoch=place.epoch, losses=values)
+                if watch:
+                    watch(Moment(learner.steps, total, place.task, stream.tasks, losses=values))
+            elif watch:
+                watch(Moment(learner.steps, total, place.task, stream.tasks))
+            if last:
+                if stream.boundaries:
+                    learner.boundary()
+                score(learner, stream, place.task, scores, log)
+                if watch:
+                    averages: dict[str, float] = {readout: mean(rows[-1]) for readout, rows in scores.matrices.items()}
+                    watch(Moment(learner.steps, total, place.task, stream.tasks, accuracy=averages))
+            if last or time.monotonic() - saved >= checkpoint_seconds:
+                finite(losses, learner.steps)
+                save(following(place, last))
     return scores
 
 
@@ -207,6 +218,16 @@ def finite(losses: Fields, step: int) -> dict[str, float]:
                 "(--set lr=...). What was stored before is untouched"
             )
     return values
+
+
+def sound(state: Fields, step: int) -> None:
+    """Refuse to store a network that the last update broke: its loss was still a number."""
+    for name, value in within("network", state).items():
+        if not torch.isfinite(value).all():
+            raise SnclError(
+                f"the weights {name!r} became infinite or no numbers by step {step}; use a smaller lr or smaller "
+                "weights (--set lr=...). What was stored before is untouched"
+            )
 
 
 def mean(row: Row) -> float:

@@ -124,6 +124,21 @@ class ActivationFirst(nn.Module):
         return self.head(self.body(x).mean((2, 3)))
 
 
+class SharedActivation(nn.Module):
+    """The usual library ResNet block: one ReLU module serves the whole block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.stem, self.stem_relu = nn.Conv2d(3, 3, 1), nn.ReLU()
+        self.relu, self.head = nn.ReLU(inplace=True), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.bn1(self.conv1(self.stem_relu(self.stem(x)))))
+        return self.head(self.relu(self.bn2(self.conv2(x)) + x).mean((2, 3)))
+
+
 def names(net: nn.Module, example: Tensor) -> list[str]:
     return [site.name for site in find_sites(net, example)]
 
@@ -140,13 +155,14 @@ def test_sites_are_never_in_front_of_batchnorm_and_never_the_logits() -> None:
     images = torch.rand(2, 3, 16, 16)
     assert names(Functional(), images) == ["bn1", "bn2", "hidden"]
     assert names(ActivationFirst(), images) == ["body.2"]
+    assert names(SharedActivation(), images) == ["bn1", "bn2", "stem_relu"]
     in_place = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(inplace=True), nn.Linear(5, 2))
     assert names(in_place, torch.rand(3, 4)) == ["2"]
     with pytest.raises(SnclError, match="name the layers"):
         find_sites(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.rand(3, 4))
 
 
-@pytest.mark.parametrize("make", [lambda: MLP(48, 3), lambda: ResNet18(3, width=4), Functional, ActivationFirst])
+@pytest.mark.parametrize("make", [lambda: MLP(48, 3), lambda: ResNet18(3, width=4), Functional, ActivationFirst, SharedActivation])
 def test_gates_attach_to_any_network_and_copies_have_their_own(make: type[nn.Module]) -> None:
     torch.manual_seed(0)
     x = torch.rand(4, 3, 4, 4) if isinstance(make(), MLP) else torch.rand(4, 3, 16, 16)

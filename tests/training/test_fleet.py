@@ -1,0 +1,161 @@
+"""Many runs at once, in real processes that finish, fail, die and are interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sncl.errors import SnclError
+from sncl.training.fleet import cores, run_all
+
+# What the workers do lies in a module of its own, which a fresh process can import wherever the tests lie.
+WORK = """
+import os, time
+from pathlib import Path
+import torch
+from sncl.errors import SnclError
+
+def work(job, report):
+    what, folder = job
+    report(("began", what))
+    if what == "fail":
+        raise SnclError("this job cannot be done")
+    if what == "bug":
+        raise KeyError("a programming error")
+    if what == "die":
+        time.sleep(0.5)
+        os._exit(7)
+    if what == "stay":
+        time.sleep(60)
+    if what == "late":
+        time.sleep(0.5)
+    Path(folder, f"{what} was done").touch()
+    report(("ended", what))
+    return what, os.getpid(), torch.threads
+"""
+# The fleet asks one thing of torch. Standing in for it saves every worker seconds of loading; the runs of several seeds
+# in test_cli.py go through the real one.
+TORCH = """
+threads = None
+
+def set_num_threads(number):
+    global threads
+    threads = number
+"""
+SCRIPT = """
+import sys
+from fleet_jobs import work
+from sncl.training.fleet import run_all
+
+if __name__ == "__main__":
+    jobs = [("stay", sys.argv[1])] * 3
+    run_all(work, jobs, 2, watch=lambda number, report: print(number, flush=True))
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    (tmp_path / "fleet_jobs.py").write_text(WORK)
+    (tmp_path / "torch.py").write_text(TORCH)
+    monkeypatch.syspath_prepend(tmp_path)
+    import fleet_jobs  # type: ignore[import-not-found]
+
+    yield fleet_jobs.work
+    del sys.modules["fleet_jobs"]
+
+
+def test_results_come_in_the_order_of_the_jobs_and_reports_by_their_number(work: Any, tmp_path: Path) -> None:
+    reports: dict[int, list[Any]] = defaultdict(list)
+    jobs = [(what, str(tmp_path)) for what in ("late", "one", "two", "three")]
+    results = run_all(work, jobs, 2, threads=3, watch=lambda number, report: reports[number].append(report))
+    assert [what for what, _, _ in results] == ["late", "one", "two", "three"]
+    assert {threads for _, _, threads in results} == {3}
+    assert reports == {number: [("began", what), ("ended", what)] for number, (what, _) in enumerate(jobs)}
+    assert os.getpid() not in {process for _, process, _ in results}
+
+
+def test_a_failing_job_does_not_stop_the_others_and_its_error_surfaces(work: Any, tmp_path: Path) -> None:
+    jobs = [(what, str(tmp_path)) for what in ("one", "fail", "late", "two")]
+    message = r"^this job cannot be done \(1 of 4 runs failed; the others are stored\)$"
+    with pytest.raises(SnclError, match=message):
+        run_all(work, jobs, 2)
+    done = {path.name for path in tmp_path.glob("*was done")}
+    assert done == {"one was done", "late was done", "two was done"}
+
+
+def test_a_programming_error_stays_what_it_is(work: Any, tmp_path: Path) -> None:
+    jobs = [("bug", str(tmp_path)), ("one", str(tmp_path))]
+    with pytest.raises(KeyError, match="a programming error"):
+        run_all(work, jobs, 1)
+    assert (tmp_path / "one was done").exists()
+
+
+def test_a_worker_that_dies_is_an_error_and_no_hang(work: Any, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(SnclError, match="worker process was killed"):
+        run_all(work, [("stay", str(tmp_path)), ("die", str(tmp_path))], 2)
+    assert time.monotonic() - begun < 30
+
+
+def alive(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+@pytest.mark.parametrize("ending", ["Ctrl-C", "SIGINT to the main process", "SIGTERM", "SIGKILL"])
+def test_no_worker_outlives_the_main_process(work: Any, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    main = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py"), str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert main.stdout is not None
+        assert {main.stdout.readline(), main.stdout.readline()} == {"0\n", "1\n"}  # two jobs run, the third waits
+        assert len(alive(main.pid)) >= 4
+        if ending == "Ctrl-C":
+            os.killpg(main.pid, signal.SIGINT)
+        elif ending == "SIGINT to the main process":
+            main.send_signal(signal.SIGINT)
+        else:
+            main.send_signal(signal.Signals[ending])
+        out, _ = main.communicate(timeout=20)
+        assert out == ""  # the third job was not begun
+        assert main.returncode in (-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL)
+        until = time.monotonic() + 10
+        while alive(main.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert alive(main.pid) == []
+    finally:
+        for process in alive(main.pid):
+            os.kill(process, signal.SIGKILL)
+        main.wait()
+
+
+def test_cores_are_those_this_process_may_use() -> None:
+    code = "import os; os.sched_setaffinity(0, {0}); from sncl.training.fleet import cores; print(cores())"
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("the system does not bind processes to cores")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    assert cores() == len(os.sched_getaffinity(0))
