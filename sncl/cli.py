@@ -27,7 +27,8 @@ app.add_typer(data_app, name="data")
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 ClickException: type[Exception] = UsageError.__mro__[1]
 
-out = Console(highlight=False, markup=False)  # a file name may hold [brackets]
+# A file name may hold [brackets], and a pipe has no width to cut a table down to.
+out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
 err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 DataOption = Annotated[

@@ -91,7 +91,11 @@ def plan(
         usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
     known = usual | found.settings | defaults(stream, method, memory)
     chosen = known | {key: parse(key, text, known) for key, text in (settings or {}).items()}
-    make(method, {key: chosen[key] for key in found.settings})  # refuses values the method cannot take
+    made = make(method, {key: chosen[key] for key in found.settings})  # refuses values the method cannot take
+    if made.needs_boundaries and benchmark.kind == "360":
+        raise SnclError(f"{method} must be told where tasks end, and {stream} has no boundaries; use another stream")
+    if made.needs_task_at_test and benchmark.kind != "seq":
+        raise SnclError(f"{method} must be told the task at test time, which only Task-IL does; use a seq- stream")
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")
@@ -181,6 +185,8 @@ def perform(
         return finished
     stream = make_stream(experiment, data, progress)
     check_memory(experiment, stream)
+    learner = make_learner(experiment, stream)
+    learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
     try:
         folder.mkdir(parents=True, exist_ok=True)
         exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
@@ -188,7 +194,6 @@ def perform(
             for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
                 left.unlink()
             write_json(folder / EXPERIMENT, experiment.identity())
-            learner = make_learner(experiment, stream)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), watch, checkpoint_seconds)
             result = summarise(experiment, stream, learner, scores)
             write_json(folder / RESULT, result)

@@ -7,11 +7,22 @@ numbers are given, so that an admission is a pure function and a resumed run dec
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from sncl.errors import SnclError
 from sncl.tensors.fields import Fields
+
+
+class Count(NamedTuple):
+    """What a memory has counted: rows offered in all and since the last boundary, and slots filled at that boundary."""
+
+    capacity: int
+    seen: int = 0
+    in_task: int = 0
+    base: int = 0
 
 
 def reservoir_slots(seen: int, capacity: int, uniform: Tensor) -> Tensor:
@@ -29,22 +40,70 @@ class Admission(ABC):
 
     ``uniform`` [rows, 3] are host numbers in [0, 1): the first column thins as a reservoir does, the others are for
     the rule's own choices. ``stored`` is the full memory, ``incoming`` the batch with the same fields, both on the
-    device. Every row offered while the memory is not full takes the next free slot.
+    device.
     """
 
     #: fields the rule reads from the memory and the incoming rows
     reads: tuple[str, ...] = ()
 
     @abstractmethod
-    def slots(self, stored: Fields, incoming: Fields, seen: int, capacity: int, uniform: Tensor) -> Tensor:
-        """One slot per incoming row, ``capacity`` for a row that is not admitted. [rows]"""
+    def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
+        """One slot per incoming row, the capacity for a row that is not admitted. [rows]"""
+
+    def filled(self, count: Count) -> int:
+        """How many slots hold a row: the first ones. Usually every row is taken while there is room."""
+        return min(count.seen, count.capacity)
+
+    def drawable(self, count: Count) -> int:
+        """How many of them may be replayed."""
+        return self.filled(count)
 
 
 class Reservoir(Admission):
     """Every row ever seen is in the memory with equal probability (Vitter, 1985)."""
 
-    def slots(self, stored: Fields, incoming: Fields, seen: int, capacity: int, uniform: Tensor) -> Tensor:
-        return reservoir_slots(seen, capacity, uniform[:, 0])
+    def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
+        return reservoir_slots(count.seen, count.capacity, uniform[:, 0])
+
+
+class PerTask(Admission):
+    """An equal part of the memory for each of ``tasks`` tasks, a random sample of it; only past tasks are replayed.
+
+    The part of the task at hand is a reservoir of its own, so no second look at the task is needed.
+    """
+
+    def __init__(self, tasks: int) -> None:
+        if tasks < 1:
+            raise SnclError(f"tasks is how many tasks share the memory: at least 1, not {tasks}")
+        self.tasks = tasks
+
+    def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
+        if count.base >= count.capacity:
+            raise SnclError(
+                f"the memory has parts for {self.tasks} tasks and all are taken; set tasks= to how many come"
+            )
+        share = self._share(count)
+        slots = reservoir_slots(count.in_task, share, uniform[:, 0])
+        return torch.where(slots < share, count.base + slots, count.capacity)
+
+    def filled(self, count: Count) -> int:
+        return count.base + min(count.in_task, self._share(count))
+
+    def drawable(self, count: Count) -> int:
+        return count.base
+
+    def _share(self, count: Count) -> int:
+        return min(max(1, count.capacity // self.tasks), count.capacity - count.base)
+
+
+class AtBoundaries(Admission):
+    """Nothing enters with the batches; the method itself fills the memory when a task ends."""
+
+    def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
+        return torch.full((uniform.shape[0],), count.capacity)
+
+    def filled(self, count: Count) -> int:
+        return count.base
 
 
 class LossAwareReservoir(Admission):
@@ -60,7 +119,8 @@ class LossAwareReservoir(Admission):
 
     reads = ("y", "loss")
 
-    def slots(self, stored: Fields, incoming: Fields, seen: int, capacity: int, uniform: Tensor) -> Tensor:
+    def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
+        seen, capacity = count.seen, count.capacity
         chosen = reservoir_slots(seen, capacity, uniform[:, 0])  # on the host
         number = seen + torch.arange(chosen.shape[0])
         candidates = ((number >= capacity) & (chosen < capacity)).nonzero()[:, 0]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.memory.admission import Admission
+from sncl.memory.admission import Admission, Count
 from sncl.tensors.fields import Fields, rows, under, within
 
 
@@ -20,21 +20,30 @@ class Memory:
     def __init__(self, capacity: int, admission: Admission, device: torch.device | str = "cpu") -> None:
         if capacity < 1:
             raise SnclError(f"a memory holds at least 1 row, not {capacity}")
-        self.capacity = capacity
         self.admission = admission
         self.device = torch.device(device)
         self.fields: Fields = {}
-        self.seen = 0
+        self.count = Count(capacity)
+
+    @property
+    def capacity(self) -> int:
+        return self.count.capacity
 
     def __len__(self) -> int:
-        return min(self.seen, self.capacity)
+        """How many rows are stored."""
+        return self.admission.filled(self.count)
+
+    @property
+    def drawable(self) -> int:
+        """How many of them may be replayed."""
+        return self.admission.drawable(self.count)
 
     def draw(self, wanted: int, uniform: Tensor) -> Tensor:
-        """Slots for one replayed batch: filled ones, each equally likely, none twice; all if fewer are stored.
+        """Slots for one replayed batch, each equally likely, none twice; all if there are fewer than wanted.
 
         ``uniform`` holds one number per slot of the memory.
         """
-        return uniform[: len(self)].topk(min(wanted, len(self)), largest=False, sorted=False).indices
+        return uniform[: self.drawable].topk(min(wanted, self.drawable), largest=False, sorted=False).indices
 
     def sample(self, slots: Tensor) -> Fields:
         """The rows in these slots, which stay named by their ``slot``."""
@@ -52,8 +61,8 @@ class Memory:
         if not self.fields:
             self._allocate(incoming)
         arrived = rows(incoming)
-        slots = self.admission.slots(self.fields, incoming, self.seen, self.capacity, uniform)
-        self.seen += arrived
+        slots = self.admission.slots(self.fields, incoming, self.count, uniform)
+        self.count = self.count._replace(seen=self.count.seen + arrived, in_task=self.count.in_task + arrived)
         if slots.device.type == "cpu" and not bool((slots < self.capacity).any()):
             return  # known on the host, and the usual case in a long stream
         winner = torch.full((self.capacity + 1,), -1, device=slots.device)
@@ -64,6 +73,24 @@ class Memory:
             taken = taken.to(self.device)
             for name, stored in self.fields.items():
                 stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
+
+    def boundary(self) -> None:
+        """A task has ended: what is stored now is of past tasks."""
+        self.count = self.count._replace(in_task=0, base=len(self))
+
+    def replace(self, content: Fields) -> None:
+        """Hold exactly these rows from now on."""
+        if rows(content) > self.capacity:
+            raise SnclError(f"{rows(content)} rows do not fit into a memory of {self.capacity}")
+        self.fields = {}
+        self._allocate(content)
+        for name, value in content.items():
+            self.fields[name][: len(value)] = value
+        self.count = self.count._replace(base=rows(content))
+
+    def content(self) -> Fields:
+        """The stored rows."""
+        return {name: stored[: len(self)] for name, stored in self.fields.items()}
 
     def _allocate(self, incoming: Fields) -> None:
         missing = [name for name in self.admission.reads if name not in incoming]
@@ -79,8 +106,8 @@ class Memory:
         return sum(stored.element_size() * stored[0].numel() for stored in self.fields.values())
 
     def state(self) -> Fields:
-        return {"seen": torch.tensor(self.seen), **under("rows", self.fields)}
+        return {"count": torch.tensor(self.count), **under("rows", self.fields)}
 
     def load(self, state: Fields) -> None:
-        self.seen = int(state["seen"])
+        self.count = Count(*state["count"].tolist())
         self.fields = {name: value.to(self.device).clone() for name, value in within("rows", state).items()}

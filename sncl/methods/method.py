@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -26,6 +26,21 @@ class Outcome(NamedTuple):
     refresh: Fields = {}  # noqa: RUF012
 
 
+class Ending(NamedTuple):
+    """What a method may look at when a task ends.
+
+    ``rows`` are all rows of the task as they came (``x``, ``y``), empty unless the method :attr:`Method.revisits`
+    them; ``memory`` is what is stored; ``view`` turns such inputs into network inputs as in training, ``still`` as in
+    evaluation; ``generator`` draws on the host.
+    """
+
+    rows: Fields
+    memory: Fields
+    view: Callable[[Tensor], Tensor]
+    still: Callable[[Tensor], Tensor]
+    generator: torch.Generator
+
+
 class Method(nn.Module, ABC):
     """A continual-learning method. It sees no optimiser, memory, stream, log or device.
 
@@ -34,8 +49,12 @@ class Method(nn.Module, ABC):
     the ``slot`` of each row.
     """
 
-    draws: int = 0
-    needs_boundaries: ClassVar[bool] = False
+    draws: int = 0  # independent replayed batches in each step
+    steps: int = 1  # optimiser steps on each batch, each with its own draws
+    needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
+    needs_task_at_test: ClassVar[bool] = False  # predicts only when told the task
+    revisits: ClassVar[bool] = False  # looks at the rows of a task once more when it ends
+    expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +72,11 @@ class Method(nn.Module, ABC):
         """The parameters to optimise, each group with its own step size."""
         return [{"params": list(net.parameters()), "lr": lr}]
 
-    def backward(self, losses: Fields, parameters: Iterable[nn.Parameter]) -> None:
+    def replayed_rows(self, draw: int, usual: int) -> int:
+        """How many rows one of the draws asks for."""
+        return usual
+
+    def backward(self, net: Tapped, losses: Fields) -> None:
         """Leave the step's gradient in the parameters: that of the sum of the losses."""
         total: Tensor = torch.stack(list(losses.values())).sum()
         total.backward()
@@ -61,9 +84,13 @@ class Method(nn.Module, ABC):
     def after_update(self, net: Tapped, now: Fields) -> None:
         """Called behind every optimiser step."""
 
-    def at_boundary(self, net: Tapped) -> None:
-        """Called when a task ends, on streams that say so."""
+    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+        """Called when a task ends, on streams that say so. What is returned is the memory's content from then on."""
+        return None
 
-    def predict(self, net: Tapped, x: Tensor) -> Tensor:
-        """Logits for evaluation. [rows, classes]"""
+    def expand(self, net: Tapped) -> None:
+        """Grow by what one more task needs; called behind :meth:`at_boundary`, and as often when a run is resumed."""
+
+    def predict(self, net: Tapped, x: Tensor, task: int | None = None) -> Tensor:
+        """Logits for evaluation; ``task`` is known in the Task-IL setting only. [rows, classes]"""
         return net.passes(x)[0].logits

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Method
+from sncl.methods.method import Ending, Method
 from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.augment import Identity, View
@@ -76,11 +77,17 @@ class Learner:
         self.lr = lr
         self.replay = replay
         self.steps = 0
+        self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
         draws = range(self.method.draws)
         self.random = Randomness(
             seed,
-            host=("view", "admission", *(f"{use} {draw}" for draw in draws for use in ("replay", "replay view"))),
+            host=(
+                "view",
+                "admission",
+                "boundary",
+                *(f"{use} {draw}" for draw in draws for use in ("replay", "replay view")),
+            ),
             device=("gates", "layers"),  # "layers": what the network draws itself, as dropout does
             on=self.device,
         )
@@ -102,43 +109,65 @@ class Learner:
             net = self.method.prepare(self.body, self.view.still(x), self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
-                self.outputs = self.method.predict(net, self.view.still(x)).shape[1]
-            groups = self.method.parameter_groups(net, self.lr)
-            self._ready = net, self._make_optimizer(groups)
+                self.outputs = self.method.predict(net, self.view.still(x), task=0).shape[1]
+            self._optimise(net)
 
     def learn(self, x: Tensor, y: Tensor) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
         net, optimizer = self._prepared()
         now = {"x": self._view("view", x), "y": y}
-        past = self._replayed()
-        optimizer.zero_grad()
-        with self.random.as_global("layers"):
-            outcome = self.method.observe(net, now, past)
-            self.method.backward(outcome.losses, net.parameters())
-        optimizer.step()
-        with torch.no_grad():
-            self.method.after_update(net, now)
-            self._remember(x, y, outcome.remember, outcome.refresh)
+        for _ in range(self.method.steps):
+            past = self._replayed()
+            optimizer.zero_grad()
+            with self.random.as_global("layers"):
+                outcome = self.method.observe(net, now, past)
+                self.method.backward(net, outcome.losses)
+            optimizer.step()
+            with torch.no_grad():
+                self.method.after_update(net, now)
+                self._refresh(outcome.refresh)
+        self._remember(x, y, outcome.remember)
         self.steps += 1
         return {name: loss.detach() for name, loss in outcome.losses.items()}
 
-    def boundary(self) -> None:
-        """Say that a task has ended. Optional: methods that need no boundaries ignore it."""
-        self.method.at_boundary(self.net)
+    def boundary(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
+        """Say that a task has ended. Optional, except for methods that need boundaries.
 
-    def logits(self, x: Tensor) -> Tensor:
-        """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]"""
+        ``x`` and ``y`` are all rows of the task, for the methods that look at them once more.
+        """
+        rows: Fields = {}
+        if self.method.revisits:
+            if x is None or y is None:
+                raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
+            rows = dict(zip(("x", "y"), self._batch(x, y), strict=True))
         net, _ = self._prepared()
-        with evaluating(net), torch.no_grad():
-            parts = [
-                self.method.predict(net, self.view.still(part.to(self.device))) for part in x.split(EVALUATION_ROWS)
-            ]
-        return torch.cat(parts)
+        memory = self.memory.content() if self.memory is not None else {}
+        ending = Ending(rows, memory, partial(self._view, "boundary"), self.view.still, self.random["boundary"])
+        with self.random.as_global("layers"):
+            content = self.method.at_boundary(net, ending)
+        if self.memory is not None:
+            if content is not None:
+                self.memory.replace(content)
+            else:
+                self.memory.boundary()
+        self._expand()
 
-    def predict(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor, task: int | None = None) -> Tensor:
+        """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
+
+        ``task`` is the number of the task the rows belong to, for methods that must be told.
+        """
+        net, _ = self._prepared()
+        if task is None and self.method.needs_task_at_test:
+            raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
+        with evaluating(net), torch.no_grad():
+            views = (self.view.still(part.to(self.device)) for part in x.split(EVALUATION_ROWS))
+            return torch.cat([self.method.predict(net, view, task) for view in views])
+
+    def predict(self, x: Tensor, task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
-        return self.logits(x).argmax(1)
+        return self.logits(x, task).argmax(1)
 
     def save(self, path: str | Path) -> None:
         """Write everything that :meth:`load` needs to go on exactly here, as one file, atomically."""
@@ -170,6 +199,7 @@ class Learner:
         return {
             "format": FORMAT,
             "steps": self.steps,
+            "tasks": self.tasks,
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
             "example": self._example,
@@ -183,6 +213,8 @@ class Learner:
             raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
         shape, dtype = description["example"]
         self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        while self.tasks < description["tasks"]:
+            self._expand()
         net, optimizer = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
@@ -199,6 +231,19 @@ class Learner:
             self.memory.load(within("memory", state))
         self.random.load(within("random", state))
         self.steps = description["steps"]
+
+    def _optimise(self, net: Tapped) -> None:
+        self._ready = net, self._make_optimizer(self.method.parameter_groups(net, self.lr))
+
+    def _expand(self) -> None:
+        self.tasks += 1
+        if self.method.expands:
+            net, _ = self._prepared()
+            with self.random.as_global("layers"):
+                self.method.expand(net)
+            net.to(self.device)
+            self.method.to(self.device)
+            self._optimise(net)
 
     def _prepared(self) -> tuple[Tapped, Optimizer]:
         if self._ready is None:
@@ -225,17 +270,21 @@ class Learner:
 
     def _replayed(self) -> tuple[Fields, ...]:
         """The replayed batches of this step; none while the memory is empty."""
-        if self.memory is None or len(self.memory) == 0:
+        if self.memory is None or self.memory.drawable == 0:
             return ()
         batches = []
         for draw in range(self.method.draws):
+            wanted = self.method.replayed_rows(draw, self.replay)
             uniform = self.random.uniform(f"replay {draw}", self.memory.capacity)
-            rows = self.memory.sample(self.memory.draw(self.replay, uniform))
+            rows = self.memory.sample(self.memory.draw(wanted, uniform))
             batches.append(rows | {"x": self._view(f"replay view {draw}", rows["x"])})
         return tuple(batches)
 
-    def _remember(self, x: Tensor, y: Tensor, remember: Fields, refresh: Fields) -> None:
+    def _refresh(self, values: Fields) -> None:
+        if self.memory is not None and values:
+            self.memory.refresh({name: value.detach() for name, value in values.items()})
+
+    def _remember(self, x: Tensor, y: Tensor, remember: Fields) -> None:
         if self.memory is not None:
-            self.memory.refresh({name: value.detach() for name, value in refresh.items()})
             incoming = {"x": x, "y": y, **{name: value.detach() for name, value in remember.items()}}
             self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))

@@ -84,10 +84,12 @@ def following(place: Place, last: bool) -> Place:
 def accuracies(learner: Learner, stream: Stream, tasks: range) -> dict[Readout, Row]:
     """Accuracy in percent on the test sets of ``tasks``; None for the others."""
     readouts = READOUTS[stream.scenario]
+    if learner.method.needs_task_at_test:
+        readouts = tuple(readout for readout in readouts if readout == "task_il")
     rows: dict[Readout, Row] = {readout: [None] * stream.test_tasks for readout in readouts}
     for task in tasks:
         x, y = stream.test(task)
-        logits = learner.logits(x)
+        logits = learner.logits(x, task)
         for readout in readouts:
             rows[readout][task] = 100 * int(correct(logits, y, stream.groups[task], readout)) / len(y)
     return rows
@@ -182,7 +184,7 @@ def run(
                 watch(Moment(learner.steps, total, place.task, stream.tasks))
             if last:
                 if stream.boundaries:
-                    learner.boundary()
+                    learner.boundary(*task_rows(learner, stream, place.task))
                 score(learner, stream, place.task, scores, log)
                 if watch:
                     averages: dict[str, float] = {readout: mean(rows[-1]) for readout, rows in scores.matrices.items()}
@@ -191,6 +193,11 @@ def run(
                 finite(losses, learner.steps)
                 save(following(place, last))
     return scores
+
+
+def task_rows(learner: Learner, stream: Stream, task: int) -> tuple[Tensor, Tensor] | tuple[()]:
+    """All rows of a task, for a method that looks at them once more when it ends."""
+    return stream.batch(task, torch.arange(len(stream.phases[task].rows))) if learner.method.revisits else ()
 
 
 def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log) -> None:

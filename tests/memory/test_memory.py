@@ -180,7 +180,7 @@ def test_state_round_trip_keeps_the_counter() -> None:
     uniform = torch.rand(9, 3, dtype=torch.float64, generator=generator(1))
     for each in (memory, copy):
         each.admit(batch(50, 9), uniform)
-    assert torch.equal(memory.fields["x"], copy.fields["x"]) and memory.seen == copy.seen == 59
+    assert torch.equal(memory.fields["x"], copy.fields["x"]) and memory.count == copy.count and copy.count.seen == 59
 
 
 def test_clear_errors() -> None:

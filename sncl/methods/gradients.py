@@ -1,0 +1,50 @@
+"""Gradients of single rows, all rows at once (``torch.func``), and gradients as one flat vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from sncl.methods.terms import label_losses
+from sncl.networks.taps import Tapped, evaluating
+from sncl.tensors.fields import Fields
+
+
+def per_sample_gradients(net: Tapped, x: Tensor, y: Tensor) -> Fields:
+    """The gradient of every row's cross-entropy: parameter name -> [rows, *shape].
+
+    In evaluation mode, where a row's loss is its own. The result is as large as ``rows`` networks: chunk the rows.
+    """
+    parameters = {name: value.detach() for name, value in net.body.named_parameters()}
+    buffers = {name: value.detach() for name, value in net.body.named_buffers()}
+
+    def loss(parameters: Fields, row: Tensor, label: Tensor) -> Tensor:
+        logits = functional_call(net.body, (parameters, buffers), (row.unsqueeze(0),))
+        return label_losses(logits, label.unsqueeze(0)).sum()
+
+    with evaluating(net):
+        gradients: Fields = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+    return gradients
+
+
+def flat(gradients: Fields) -> Tensor:
+    """[rows, parameters] of per-sample gradients."""
+    return torch.cat([value.flatten(1) for value in gradients.values()], dim=1)
+
+
+def gradient_vector(net: Tapped) -> Tensor:
+    """The gradients that lie in the parameters, as one vector; zero where there is none. [parameters]"""
+    parts = [
+        torch.zeros_like(value) if value.grad is None else value.grad
+        for value in net.parameters()
+        if value.requires_grad
+    ]
+    return torch.cat([part.flatten() for part in parts])
+
+
+def set_gradient_vector(net: Tapped, vector: Tensor) -> None:
+    """Put a vector back as the parameters' gradients."""
+    parameters = [value for value in net.parameters() if value.requires_grad]
+    for parameter, part in zip(parameters, vector.split([value.numel() for value in parameters]), strict=True):
+        parameter.grad = part.view_as(parameter).clone()
