@@ -32,7 +32,7 @@ out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() e
 err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder with the data sets [default: $SNCL_DATA or the user's cache]")
+    Path | None, typer.Option("--data", help="Folder with the data sets (default: $SNCL_DATA or the user's cache)")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
 
@@ -105,14 +105,14 @@ def list_names(as_json: JsonOption = False) -> None:
 def train(
     stream: Annotated[str, typer.Option(help="A stream of `sncl list`")],
     method: Annotated[str, typer.Option(help="A method of `sncl list`")],
-    memory: Annotated[int | None, typer.Option(help="Samples that may be kept [default: 200]")] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed of one run [default: 0]")] = None,
+    memory: Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed of one run (default: 0)")] = None,
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 .. N-1, several at once")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over each task [default: the stream's]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first T tasks")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
     data: DataOption = None,
-    folder: Annotated[Path | None, typer.Option("--out", help="Run folder [default: runs/...]")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
@@ -161,13 +161,13 @@ def train(
         print_json(results[0] if seeds is None else {"runs": results})
     else:
         print_table(*table(results))
-        err.print(f"run folder{'s' if len(jobs) > 1 else ''}: {jobs[0].folder.parent if len(jobs) > 1 else place}")
+        err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))
 
 
 @app.command()
 def demo(
     seeds: Annotated[int, typer.Option(help="How many seeds", min=1)] = 3,
-    folder: Annotated[Path | None, typer.Option("--out", help="Keep the runs here [default: a temporary one]")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Keep the runs here (default: a temporary one)")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -49,7 +49,10 @@ def work(job: Job, report: Callable[[Moment], None]) -> dict[str, Any]:
         if moment.steps % every == 0 or moment.accuracy:
             report(moment)
 
-    return perform(job.experiment, job.folder, job.data, watch, checkpoint_seconds=job.checkpoint_seconds)
+    def reading(done: int, total: int) -> None:
+        watch(Moment(done, total, task=0, tasks=1, reading=True))
+
+    return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds)
 
 
 def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
@@ -67,7 +70,9 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
         def watch(number: int, moment: Moment) -> None:
             if number not in bars:
                 bars[number] = progress.add_task(jobs[number].title(), total=moment.total, note="")
-            progress.update(bars[number], completed=moment.steps)
+            progress.update(bars[number], completed=moment.steps, total=moment.total)
+            if moment.reading:
+                progress.update(bars[number], note="reading the images, once")
             if moment.accuracy:
                 readout, value = next(iter(moment.accuracy.items()))
                 progress.update(bars[number], note=f"{READOUT_TITLES[readout]} {value:.1f} %")

@@ -64,7 +64,7 @@ def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
     """Headings and cells: accuracy by read-out, forgetting, open neurons and time."""
     shown = readouts(results)
     headings = ["stream", "method", "memory", "seeds", *(READOUT_TITLES[readout] for readout in shown)]
-    headings += ["forgetting", "open neurons", "seconds"]
+    headings += ["forgetting", "open", "seconds"]
     cells = []
     for row in group(results):
         fractions = [value for value in row.values("active_fraction") if value is not None]

@@ -5,47 +5,22 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.managers import SyncManager
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import Any
 
 from sncl.errors import SnclError
 
 Report = Callable[[Any], None]
-_inbox: list[Any] = []  # in a worker: the queue its reports go to
 
 
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _follow() -> None:
-    """End when the main process does, however that ends: a worker that outlives it keeps its run folder locked."""
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=wait, daemon=True).start()
-
-
-def _enter(queue: Any, threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the main process answers it
-    _follow()
-    _inbox[:] = [queue]
-    import torch  # here, so that the process that only passes reports on does not load it
-
-    torch.set_num_threads(threads)
-
-
-def _work(function: Callable[..., Any], number: int, job: Any) -> Any:
-    return function(job, lambda moment: _inbox[0].put((number, moment)))
 
 
 def run_all(
@@ -57,44 +32,103 @@ def run_all(
 ) -> list[Any]:
     """``function(job, report)`` for every job, ``workers`` at a time; the results in the order of the jobs.
 
-    What a job reports arrives at ``watch(number of the job, report)``. A job that fails does not stop the others; the
-    first failure is raised when all are done. Ctrl-C ends the workers at once.
+    What a job reports arrives at ``watch(number of the job, report)``. A job that fails, or whose process is killed,
+    does not stop the others; the first failure is raised when all are done. Ctrl-C ends the workers at once.
+
+    Every worker has a line of its own to this process, which notices on it when the other end dies. A pool and a
+    queue, which the workers share, can wait for ever for one that was killed.
     """
+    results: list[Any] = [None] * len(jobs)
+    failed: dict[int, Exception] = {}
+    waiting = list(range(len(jobs)))
+    processes: dict[Connection, BaseProcess] = {}
+    busy: dict[Connection, int] = {}
+
+    def give(link: Connection) -> None:
+        """Send the next job; where the worker has died already, its line is about to say so."""
+        busy[link] = waiting.pop(0)
+        with suppress(OSError):
+            link.send(jobs[busy[link]])
+
+    try:
+        for _ in range(min(workers, len(jobs))):
+            give(_hire(function, threads, processes))
+        while busy:
+            for link in wait(list(busy)):
+                assert isinstance(link, Connection)
+                number = busy[link]
+                try:
+                    kind, value = link.recv()
+                except (EOFError, OSError):
+                    kind, value = "death", _death(processes[link])
+                if kind == "report":
+                    if watch:
+                        watch(number, value)
+                    continue
+                del busy[link]
+                if kind == "result":
+                    results[number] = value
+                else:
+                    failed[number] = value
+                if waiting:
+                    give(link if kind != "death" else _hire(function, threads, processes))
+    finally:
+        for link, process in processes.items():
+            process.terminate()
+            process.join()
+            link.close()
+    if failed:
+        raise _told(failed[min(failed)], len(failed), len(jobs))
+    return results
+
+
+def _hire(function: Callable[..., Any], threads: int, processes: dict[Connection, BaseProcess]) -> Connection:
+    """Start a worker; the line to it."""
     context = multiprocessing.get_context("spawn")
-    manager = SyncManager(ctx=context)
-    manager.start(_follow)
-    with manager:
-        queue = manager.Queue()
-        others = set(multiprocessing.active_children())
-        with ProcessPoolExecutor(workers, context, _enter, (queue, threads)) as pool:
-            try:
-                futures = [pool.submit(_work, function, number, job) for number, job in enumerate(jobs)]
-                for future in futures:
-                    future.add_done_callback(lambda _: queue.put(None))
-                finished = 0
-                while finished < len(futures):
-                    report = queue.get()
-                    if report is None:
-                        finished += 1
-                    elif watch:
-                        watch(*report)
-            except BaseException:
-                for worker in set(multiprocessing.active_children()) - others:
-                    worker.terminate()
-                raise
-    return _results(futures)
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there, function, threads), daemon=True)
+    process.start()
+    there.close()
+    processes[here] = process
+    return here
 
 
-def _results(futures: list[Future[Any]]) -> list[Any]:
-    """What the jobs returned, or the first failure; a programming error stays what it is."""
-    failed = [error for error in (future.exception() for future in futures) if error is not None]
-    if not failed:
-        return [future.result() for future in futures]
-    first, stored = failed[0], "; the others are stored" if len(failed) < len(futures) else ""
-    count = f" ({len(failed)} of {len(futures)} runs failed{stored})" if len(futures) > 1 else ""
-    if isinstance(first, BrokenProcessPool):
-        what = "a worker process was killed from outside, perhaps for want of memory; start again to go on"
-        raise SnclError(what + count) from first
-    if isinstance(first, SnclError):
-        raise SnclError(f"{first}{count}") from first
-    raise first
+def _serve(link: Connection, function: Callable[..., Any], threads: int) -> None:
+    """What a worker does: one job after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the main process answers it
+    Thread(target=_follow, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(threads)
+    while True:
+        job = link.recv()
+        try:
+            link.send(("result", function(job, lambda report: link.send(("report", report)))))
+        except SnclError as error:
+            link.send(("error", error))
+        except Exception:
+            link.send(("error", RuntimeError(f"a run broke off:\n{traceback.format_exc()}")))
+
+
+def _follow() -> None:
+    """End when the main process does, however that ends: a worker that outlives it keeps its run folder locked."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _death(process: BaseProcess) -> SnclError:
+    process.join()
+    return SnclError(
+        f"the process of a run was killed (exit code {process.exitcode}), perhaps for want of memory; "
+        "the same command goes on from its last checkpoint"
+    )
+
+
+def _told(first: Exception, failed: int, jobs: int) -> Exception:
+    """The failure to raise: a programming error stays what it is, the others say how many failed."""
+    if not isinstance(first, SnclError) or jobs == 1:
+        return first
+    stored = "; the others are stored" if failed < jobs else ""
+    return SnclError(f"{first} ({failed} of {jobs} runs failed{stored})")

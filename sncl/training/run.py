@@ -61,6 +61,7 @@ class Moment(NamedTuple):
     tasks: int
     losses: dict[str, float] | None = None
     accuracy: dict[str, float] | None = None
+    reading: bool = False  # the data are still being read; steps and total count images
 
 
 Watch = Callable[[Moment], None]
@@ -187,7 +188,10 @@ def run(
                     learner.boundary(*task_rows(learner, stream, place.task))
                 score(learner, stream, place.task, scores, log)
                 if watch:
-                    averages: dict[str, float] = {readout: mean(rows[-1]) for readout, rows in scores.matrices.items()}
+                    learned = place.task + 1 if stream.boundaries else stream.test_tasks
+                    averages: dict[str, float] = {
+                        readout: mean(rows[-1][:learned]) for readout, rows in scores.matrices.items()
+                    }
                     watch(Moment(learner.steps, total, place.task, stream.tasks, accuracy=averages))
             if last or time.monotonic() - saved >= checkpoint_seconds:
                 finite(losses, learner.steps)
