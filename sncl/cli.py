@@ -85,17 +85,26 @@ def common(
     """Neural networks that learn from a stream without forgetting."""
 
 
+def needs(name: str) -> list[str]:
+    """Where a method applies: whether it keeps a memory, must be told where tasks end, and the task at test time."""
+    from sncl.methods.table import METHODS, make
+
+    method = make(name)
+    said = (METHODS[name].memory, method.needs_boundaries, method.needs_task_at_test)
+    return ["yes" if each else "–" for each in said]
+
+
 @app.command("list")
 def list_names(as_json: JsonOption = False) -> None:
-    """The methods and streams there are."""
+    """The methods and streams there are, and where each method applies."""
     from sncl.methods.table import METHODS
     from sncl.streams.benchmarks import STREAMS
 
     if as_json:
         print_json({"methods": list(METHODS), "streams": list(STREAMS)})
         return
-    methods = [[name, entry.title, "yes" if entry.memory else "no", entry.reference] for name, entry in METHODS.items()]
-    print_table(["method", "", "memory", "reference"], methods)
+    methods = [[name, entry.title, *needs(name), entry.reference] for name, entry in METHODS.items()]
+    print_table(["method", "", "memory", "boundaries", "task at test", "reference"], methods)
     out.print()
     streams = [[name, each.network, str(each.epochs), each.description] for name, each in STREAMS.items()]
     print_table(["stream", "network", "epochs", ""], streams)

@@ -90,6 +90,8 @@ def plan(
     if benchmark.kind == "seq":
         usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
     known = usual | found.settings | defaults(stream, method, memory)
+    if "parts" in known:  # tasks that share the memory
+        known["parts"] = tasks or benchmark.tasks
     chosen = known | {key: parse(key, text, known) for key, text in (settings or {}).items()}
     made = make(method, {key: chosen[key] for key in found.settings})  # refuses values the method cannot take
     if made.needs_boundaries and benchmark.kind == "360":
@@ -256,7 +258,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         "steps": learner.steps,
         "seconds": round(scores.seconds, 3),
         "memory_bytes_per_sample": learner.memory.bytes_per_row() if learner.memory is not None else 0,
-        "parameters": sum(parameter.numel() for parameter in learner.body.parameters()),
+        "parameters": sum(parameter.numel() for parameter in learner.net.parameters()),
         "active_fraction": open_fraction(learner),
         "open_by_task": scores.open_by_task or None,
         "scored_on": "validation" if experiment.validation else "test",

@@ -48,7 +48,7 @@ def test_table_has_a_row_for_each_method_and_memory() -> None:
     ]
     headings, cells = table(results)
     assert headings == [
-        *("stream", "method", "memory", "seeds", "Class-IL", "Task-IL", "forgetting", "open neurons", "seconds")
+        *("stream", "method", "memory", "seeds", "Class-IL", "Task-IL", "forgetting", "open", "seconds")
     ]
     assert cells == [
         # sample deviation of 80, 84 is sqrt(8), of 95, 97 sqrt(2), of 10, 14 sqrt(8)

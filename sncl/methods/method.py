@@ -30,12 +30,13 @@ class Ending(NamedTuple):
     """What a method may look at when a task ends.
 
     ``rows`` are all rows of the task as they came (``x``, ``y``), empty unless the method :attr:`Method.revisits`
-    them; ``memory`` is what is stored; ``view`` turns such inputs into network inputs as in training, ``still`` as in
-    evaluation; ``generator`` draws on the host.
+    them; ``memory`` is what is stored, ``capacity`` how many rows it may hold; ``view`` turns such inputs into network
+    inputs as in training, ``still`` as in evaluation; ``generator`` draws on the host.
     """
 
     rows: Fields
     memory: Fields
+    capacity: int
     view: Callable[[Tensor], Tensor]
     still: Callable[[Tensor], Tensor]
     generator: torch.Generator

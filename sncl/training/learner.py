@@ -142,8 +142,9 @@ class Learner:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             rows = dict(zip(("x", "y"), self._batch(x, y), strict=True))
         net, _ = self._prepared()
-        memory = self.memory.content() if self.memory is not None else {}
-        ending = Ending(rows, memory, partial(self._view, "boundary"), self.view.still, self.random["boundary"])
+        memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
+        view = partial(self._view, "boundary")
+        ending = Ending(rows, memory, capacity, view, self.view.still, self.random["boundary"])
         with self.random.as_global("layers"):
             content = self.method.at_boundary(net, ending)
         if self.memory is not None:

@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -163,9 +164,16 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(
 
 def test_the_file_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda number: (calls.append("fsync"), fsync(number)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("replace"), replace(*paths)))
+
+    def noted(name: str, call: Callable[..., None]) -> Callable[..., None]:
+        def note(*arguments: object) -> None:
+            calls.append(name)
+            call(*arguments)
+
+        return note
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
     write_atomically(tmp_path / "file", b"content")
     assert calls == ["fsync", "replace"]
     assert (tmp_path / "file").read_bytes() == b"content"

@@ -1,0 +1,108 @@
+r"""Online EWC: weights that mattered for past tasks are held near their old values by a quadratic penalty.
+
+    L = CE(now) + strength * sum_i F_i (theta_i - theta*_i)^2
+
+and when a task ends, with the mean over its rows,
+
+    F <- decay * F + mean_n p(y_n | x_n) (d log p(y_n | x_n) / d theta)^2,    theta* <- theta
+
+References: Kirkpatrick et al., *Overcoming catastrophic forgetting in neural networks*, PNAS 2017; Schwarz et al.,
+*Progress & Compress*, ICML 2018, for the running sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+
+from sncl.methods.gradients import per_sample_gradients
+from sncl.methods.method import Ending, Method, Outcome
+from sncl.methods.terms import label_losses
+from sncl.networks.taps import Tapped, evaluating
+from sncl.tensors.fields import Fields
+
+CHUNK = 2**25  # numbers in the per-sample gradients that exist at a time: 128 MB
+CHUNK_ON_GPU = 2**28  # 1 GB
+
+
+class OEWC(Method):
+    """``strength`` weighs the penalty (0: plain SGD, bit for bit), ``decay`` is what a task leaves of the earlier ones.
+
+    As in the code behind the published numbers and not in the papers: no factor 1/2, and the observed label's gradient
+    weighted by its probability, where the Fisher information has the expectation over all labels. Where this differs
+    from that code: the network is in evaluation mode while the Fisher information is taken, so that a row's gradient
+    is its own under BatchNorm too, and the mean is over the rows that are there.
+    """
+
+    needs_boundaries = True
+    revisits = True
+
+    def __init__(self, strength: float, decay: float = 1.0) -> None:
+        super().__init__()
+        self.strength = strength
+        self.decay = decay
+        self.fisher: Tensor  # [parameters]
+        self.anchor: Tensor  # [parameters]
+
+    def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
+        weights = parameters_to_vector(net.parameters()).detach()
+        self.register_buffer("fisher", torch.zeros_like(weights))
+        self.register_buffer("anchor", weights.clone())
+        return Tapped(net)
+
+    def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
+        away = parameters_to_vector(net.parameters()) - self.anchor
+        return Outcome(
+            {
+                "labels": label_losses(net(now["x"]).logits, now["y"]).mean(),
+                "penalty": self.strength * (self.fisher * away.square()).sum(),
+            }
+        )
+
+    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+        chunk = max(1, (CHUNK_ON_GPU if self.fisher.is_cuda else CHUNK) // self.fisher.numel())  # rows
+        found = torch.zeros_like(self.fisher)
+        for x, y in zip(ending.rows["x"].split(chunk), ending.rows["y"].split(chunk), strict=True):
+            found += squared_gradients(net, ending.view(x), y)
+        self.fisher.mul_(self.decay).add_(found / len(ending.rows["y"]))
+        self.anchor.copy_(parameters_to_vector(net.parameters()).detach())
+        return None
+
+
+def squared_gradients(net: Tapped, x: Tensor, y: Tensor) -> Tensor:
+    """sum_n p(y_n | x_n) (d log p(y_n | x_n) / d theta)^2 in evaluation mode. [parameters]
+
+    The gradient of a linear layer's weight for one row is the outer product of the gradient d at its output and its
+    input a. Its square is that of d^2 and a^2, and the sum over rows is one matrix product: nothing of the size of
+    rows times parameters is made. A network with other parameters takes its rows' gradients one by one.
+    """
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def probe(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        nothing = torch.zeros_like(output, requires_grad=True)  # its gradient is d, even if the output is overwritten
+        calls.append((layer, inputs[0].detach(), nothing))
+        return output + nothing
+
+    handles = [layer.register_forward_hook(probe) for layer in net.modules() if type(layer) is nn.Linear]
+    try:
+        with evaluating(net), torch.enable_grad():
+            each = label_losses(net(x).logits, y)  # [rows]
+    finally:
+        for handle in handles:
+            handle.remove()
+    likelihood = (-each.detach()).exp()  # p(y_n | x_n)
+    covered = [id(parameter) for layer, _, _ in calls for parameter in layer.parameters()]
+    once = sorted(covered) == sorted(id(parameter) for parameter in net.parameters())  # each in one call of one layer
+    if not (once and all(a.dim() == 2 and len(a) == len(y) for _, a, _ in calls)):
+        rows = per_sample_gradients(net, x, y)
+        return torch.cat([likelihood @ value.flatten(1).square_() for value in rows.values()])
+    squares: dict[int, Tensor] = {}
+    gradients = torch.autograd.grad(each.sum(), [nothing for _, _, nothing in calls])
+    for (layer, a, _), d in zip(calls, gradients, strict=True):
+        weighted = likelihood[:, None] * d.square()  # [rows, outputs]
+        parts = {"weight": weighted.T @ a.square(), "bias": weighted.sum(0)}
+        squares |= {id(parameter): parts[name] for name, parameter in layer.named_parameters()}
+    return torch.cat([squares[id(parameter)].flatten() for parameter in net.parameters()])
