@@ -31,6 +31,8 @@ ClickException: type[Exception] = UsageError.__mro__[1]
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
 err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
+INTERRUPTED = 130  # what a shell calls Ctrl-C, and Typer too
+
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets (default: $SNCL_DATA or the user's cache)")
 ]
@@ -48,8 +50,9 @@ def main() -> None:
     except OSError as error:
         fail(f"{error.filename or 'the system says'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
         err.print("stopped; the same command goes on from the last checkpoint")
-        sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -332,6 +332,14 @@ def test_the_demo_is_the_same_seeds_for_every_method(tmp_path: Path) -> None:
     assert len({job.folder for job in jobs}) == len(jobs) == 32
 
 
+def test_ctrl_c_says_how_to_go_on(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "run_jobs", interrupted)
+    assert sncl(*SHORT) == (130, "", "stopped; the same command goes on from the last checkpoint\n")
+
+
 # --- errors a person can put right -------------------------------------------------------------------------------
 
 TRAIN = ["train", "--stream", "seq-digits", "--method", "derpp"]
@@ -373,6 +381,11 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
         ["train", "--stream", "digits-360", "--method", "er", "--epochs", "2"],
         ["digits-360", "--epochs"],
     ),
+    "a method that must be told more than the stream says": (
+        ["train", "--stream", "digits-360", "--method", "gem"],
+        ["gem", "digits-360", "boundaries"],
+    ),
+    "a method that must be told the task": (["train", "--stream", "rot-digits", "--method", "pnn"], ["pnn", "Task-IL"]),
     "validation too large": ([*TRAIN, "--validation", "1.5"], ["validation", "1.5"]),
     "validation negative": ([*TRAIN, "--validation", "-0.1"], ["validation", "-0.1"]),
     "validation that leaves nothing": ([*TRAIN, "--validation", "0.999"], ["validation", "0.999"]),

@@ -85,8 +85,18 @@ def steps_stored(folder: Path) -> int:
     return int(read_checkpoint(path)[1]["learner"]["steps"]) if path.exists() else 0
 
 
+MANY_GRADIENTS = {"mer", "gem", "gss", "hal"}  # for each step, so fewer and smaller ones
+
+
+def case(method: str) -> Any:
+    """Two tasks of seq-digits. GSS spends seconds of every start on loading what torch takes gradients by row with."""
+    options = ["--epochs", "1", "--set", "width=16"] if method in MANY_GRADIENTS else ["--epochs", "3"]
+    marks = [pytest.mark.slow] if method == "gss" else []
+    return pytest.param("seq-digits", method, ["--tasks", "2", *options], marks=marks)
+
+
 CASES = [
-    *(("seq-digits", method, ["--tasks", "2", "--epochs", "3"]) for method in METHODS),
+    *(case(method) for method in METHODS),
     ("rot-digits", "sncl", ["--tasks", "2", "--epochs", "1"]),
     ("digits-360", "sncl", ["--set", "batch_size=8"]),
     ("digits-360", "derpp", ["--set", "batch_size=8"]),
@@ -105,8 +115,9 @@ def test_killed_at_random_moments(
     alone.join()
     assert alone.exitcode == 0
     result = read_json(tmp_path / "alone" / "result.json")
-    moments = sorted(chance.sample(range(1, int(0.7 * result["steps"])), 3))
-    for moment in moments:
+    parts = (0.3,) if method == "gss" else (0.0, 0.2, 0.4)  # of the run: long before its end, so that it is alive
+    for part in parts:
+        moment = round((part + chance.uniform(0, 0.2)) * result["steps"])
         process = begin([*command, "--out", str(killed), "--checkpoint", "0.005"], monkeypatch)
         while steps_stored(killed) < moment and process.is_alive():
             time.sleep(0.003)
@@ -115,7 +126,7 @@ def test_killed_at_random_moments(
         process.join()
         kills += process.exitcode == -signal.SIGKILL
         assert not (killed / "result.json").exists() or process.exitcode == 0
-    assert kills >= 2
+    assert kills >= min(2, len(parts))
     last = begin([*command, "--out", str(killed), "--checkpoint", "0.005"], monkeypatch)
     last.join()
     assert last.exitcode == 0

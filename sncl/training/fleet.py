@@ -87,7 +87,12 @@ def _hire(function: Callable[..., Any], threads: int, processes: dict[Connection
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, function, threads), daemon=True)
-    process.start()
+    # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     there.close()
     processes[here] = process
     return here
@@ -95,7 +100,6 @@ def _hire(function: Callable[..., Any], threads: int, processes: dict[Connection
 
 def _serve(link: Connection, function: Callable[..., Any], threads: int) -> None:
     """What a worker does: one job after the other."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the main process answers it
     Thread(target=_follow, daemon=True).start()
     import torch
 

@@ -162,7 +162,9 @@ def test_sites_are_never_in_front_of_batchnorm_and_never_the_logits() -> None:
         find_sites(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.rand(3, 4))
 
 
-@pytest.mark.parametrize("make", [lambda: MLP(48, 3), lambda: ResNet18(3, width=4), Functional, ActivationFirst, SharedActivation])
+@pytest.mark.parametrize(
+    "make", [lambda: MLP(48, 3), lambda: ResNet18(3, width=4), Functional, ActivationFirst, SharedActivation]
+)
 def test_gates_attach_to_any_network_and_copies_have_their_own(make: type[nn.Module]) -> None:
     torch.manual_seed(0)
     x = torch.rand(4, 3, 4, 4) if isinstance(make(), MLP) else torch.rand(4, 3, 16, 16)
