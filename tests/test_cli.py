@@ -98,6 +98,7 @@ def equal(one: Fields, other: Fields) -> bool:
 # --- what there is -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_list_as_a_program() -> None:
     done = program("list", "--json")
     assert done.err == ""  # no warnings either
@@ -180,6 +181,7 @@ def test_data(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 # --- training ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_train_as_a_program(tmp_path: Path, sncl: Sncl) -> None:
     run = tmp_path / "run"
     command = ["train", "--stream", "seq-digits", "--method", "sncl", "--memory", "50", "--seed", "4", "--tasks", "3"]

@@ -34,6 +34,8 @@ from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, LOG, Moment, Scores, run
 
+pytestmark = pytest.mark.slow
+
 
 def differences(folder: Path, other: Path) -> list[str]:
     """What two run folders do not have in common; the time they took does not count."""

@@ -67,21 +67,19 @@ class Reservoir(Admission):
 
 
 class PerTask(Admission):
-    """An equal part of the memory for each of ``tasks`` tasks, a random sample of it; only past tasks are replayed.
+    """The memory in ``parts`` equal parts, one for a random sample of each task; only past tasks are replayed.
 
     The part of the task at hand is a reservoir of its own, so no second look at the task is needed.
     """
 
-    def __init__(self, tasks: int) -> None:
-        if tasks < 1:
-            raise SnclError(f"tasks is how many tasks share the memory: at least 1, not {tasks}")
-        self.tasks = tasks
+    def __init__(self, parts: int) -> None:
+        if parts < 1:
+            raise SnclError(f"parts is how many tasks share the memory: at least 1, not {parts}")
+        self.parts = parts
 
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
         if count.base >= count.capacity:
-            raise SnclError(
-                f"the memory has parts for {self.tasks} tasks and all are taken; set tasks= to how many come"
-            )
+            raise SnclError(f"the memory's {self.parts} parts are all taken; set parts= to how many tasks will come")
         share = self._share(count)
         slots = reservoir_slots(count.in_task, share, uniform[:, 0])
         return torch.where(slots < share, count.base + slots, count.capacity)
@@ -93,7 +91,7 @@ class PerTask(Admission):
         return count.base
 
     def _share(self, count: Count) -> int:
-        return min(max(1, count.capacity // self.tasks), count.capacity - count.base)
+        return min(max(1, count.capacity // self.parts), count.capacity - count.base)
 
 
 class AtBoundaries(Admission):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sncl.memory.admission import PerTask
-from sncl.methods.gradients import set_gradient_vector
+from sncl.methods.gradients import gradient_of, set_gradient_vector
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
@@ -25,12 +25,6 @@ def project(gradient: Tensor, reference: Tensor) -> Tensor:
     """The nearest vector whose inner product with the reference is not negative. [parameters]"""
     against = torch.dot(gradient, reference).clamp(max=0)
     return gradient - against / torch.dot(reference, reference).clamp(min=torch.finfo(gradient.dtype).tiny) * reference
-
-
-def gradient_of(net: Tapped, loss: Tensor) -> Tensor:
-    """The gradient of a loss as one vector; zero where it does not reach. [parameters]"""
-    wanted = [value for value in net.parameters() if value.requires_grad]
-    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, wanted, materialize_grads=True)])
 
 
 class Projected(Method):

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.memory.admission import PerTask
-from sncl.methods.agem import gradient_of
-from sncl.methods.gradients import set_gradient_vector
+from sncl.methods.gradients import gradient_of, set_gradient_vector
 from sncl.methods.method import Ending, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
@@ -37,8 +36,8 @@ def multipliers(gram: NDArray[np.float64], products: NDArray[np.float64], margin
     With L L' = gram + ridge I and v = u + margin it is the non-negative least-squares problem
     min ||L'u + inverse(L) (products + margin L L' 1)|| over u >= 0.
     """
-    from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
-    from scipy.optimize import nnls  # type: ignore[import-untyped]
+    from scipy.linalg import solve_triangular
+    from scipy.optimize import nnls
 
     tasks = len(products)
     quadratic = gram + RIDGE * np.eye(tasks)
@@ -68,8 +67,8 @@ class GEM(Method):
     """All remembered rows of past tasks take part in every step; each task has one of ``parts`` equal parts.
 
     The part of a task is a random sample of it. Each past task has a forward pass of its own, which serves networks
-    with BatchNorm and was measured to be faster than one joined pass with a batched way back: there, every task's
-    gradient goes through the rows of all. How many rows each task has is read by the host.
+    with BatchNorm and, with many tasks or rows, is faster than one joined pass with a batched way back: there, every
+    task's gradient goes through the rows of all. How many rows each task has is read by the host.
     """
 
     draws = 1

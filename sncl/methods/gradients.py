@@ -33,14 +33,16 @@ def flat(gradients: Fields) -> Tensor:
     return torch.cat([value.flatten(1) for value in gradients.values()], dim=1)
 
 
+def gradient_of(net: Tapped, loss: Tensor) -> Tensor:
+    """The gradient of a loss as one vector; zero where it does not reach. [parameters]"""
+    wanted = [value for value in net.parameters() if value.requires_grad]
+    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, wanted, materialize_grads=True)])
+
+
 def gradient_vector(net: Tapped) -> Tensor:
     """The gradients that lie in the parameters, as one vector; zero where there is none. [parameters]"""
-    parts = [
-        torch.zeros_like(value) if value.grad is None else value.grad
-        for value in net.parameters()
-        if value.requires_grad
-    ]
-    return torch.cat([part.flatten() for part in parts])
+    trained = [value for value in net.parameters() if value.requires_grad]
+    return torch.cat([(torch.zeros_like(value) if value.grad is None else value.grad).flatten() for value in trained])
 
 
 def set_gradient_vector(net: Tapped, vector: Tensor) -> None:

@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from threading import Thread
@@ -87,7 +88,9 @@ def _hire(function: Callable[..., Any], threads: int, processes: dict[Connection
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, function, threads), daemon=True)
-    # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it.
+    # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it. The tracker that
+    # multiprocessing starts with its first process would unblock the signal again, so it comes first.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
