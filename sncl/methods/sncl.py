@@ -17,7 +17,7 @@ from sncl.errors import SnclError
 from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import feature_distance, label_losses, logit_distance
-from sncl.networks.gates import Noise, Parameterisation, attach_gates, divergence, gates
+from sncl.networks.gates import Gate, Noise, Parameterisation, attach_gates, divergence, gates
 from sncl.networks.layers import find_sites
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, under, within
@@ -79,6 +79,7 @@ class SNCL(Method):
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
+        self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
         self.register_buffer("seen", torch.zeros(()))
         self.seen: Tensor
 
@@ -95,10 +96,11 @@ class SNCL(Method):
                 noise=self.noise,
                 generator=noise,
             )
+        self.gates = tuple(gate for _, gate in gates(net))
         return Tapped(net, replayed)
 
     def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
-        gated = [parameter for _, gate in gates(net) for parameter in gate.parameters()]
+        gated = [parameter for gate in self.gates for parameter in gate.parameters()]
         ours = set(gated)
         plain = [parameter for parameter in net.parameters() if parameter not in ours]
         groups: list[dict[str, Any]] = [{"params": plain, "lr": lr}]
@@ -119,7 +121,7 @@ class SNCL(Method):
             losses["past_labels"] = self.alpha * again.mean()
             refresh = {"slot": past[1]["slot"], "loss": again}
         if self.eta:
-            losses["sparsity"] = self.eta / (1 + self.release * self.seen / 1000) * divergence(net)
+            losses["sparsity"] = self.eta / (1 + self.release * self.seen / 1000) * divergence(self.gates)
         kept = {name: feature.to(self.stored) for name, feature in self._kept(here.features).items()}
         remember = {"logits": here.logits, "loss": each, **under("features", kept)}
         return Outcome(losses, remember, refresh)

@@ -80,7 +80,7 @@ def test_sncl_equals_its_equation() -> None:
     assert torch.allclose(outcome.losses["past_logits"], 0.3 * ((z1.logits - first["logits"]) ** 2).mean())
     assert torch.allclose(outcome.losses["past_features"], 2.0 * (h[0] + h[1]) / 2)
     assert torch.allclose(outcome.losses["past_labels"], 0.7 * cross_entropy(z2.logits, second["y"]))
-    assert torch.allclose(outcome.losses["sparsity"], 0.01 / (1 + 3.0 * 0.5) * divergence(subject))
+    assert torch.allclose(outcome.losses["sparsity"], 0.01 / (1 + 3.0 * 0.5) * divergence(method.gates))
     assert torch.allclose(outcome.remember["loss"], each)
     assert torch.allclose(outcome.remember["features/layer1.1"], z.features["layer1.1"].half())
     assert torch.equal(outcome.refresh["slot"], second["slot"])
