@@ -119,6 +119,8 @@ class LossAwareReservoir(Admission):
 
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
         seen, capacity = count.seen, count.capacity
+        if seen >= capacity and float(uniform[:, 0].min()) * (seen + 1) >= capacity:
+            return torch.full((uniform.shape[0],), capacity)  # no row can survive the thinning: the usual case
         chosen = reservoir_slots(seen, capacity, uniform[:, 0])  # on the host
         number = seen + torch.arange(chosen.shape[0])
         candidates = ((number >= capacity) & (chosen < capacity)).nonzero()[:, 0]
