@@ -26,6 +26,8 @@ from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
+pytestmark = pytest.mark.slow
+
 CLASSES, FEATURES = 4, 12
 
 
