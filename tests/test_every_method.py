@@ -153,7 +153,7 @@ def test_works_without_boundaries_or_says_why_not(name: str) -> None:
         subject.learn(x, y)
     x, y = batches(20)[-1]
     if METHODS[name].memory or name in ("sgd", "joint"):
-        assert (subject.predict(x) == y).float().mean() > 0.8  # it has learned the task at hand
+        assert (subject.predict(x) == y).float().mean() > 0.9  # it has learned the task at hand
 
 
 @EVERY
@@ -198,4 +198,4 @@ def test_replay_remembers_the_first_task_where_plain_training_forgets_it(name: s
         x, y = torch.cat([x for x, _ in rows[:30]]), torch.cat([y for _, y in rows[:30]])
         remembered += (predict(subject, x, task=0) == y).float().mean().item() / 3
         forgotten += (plain.predict(x) == y).float().mean().item() / 3
-    assert remembered > forgotten + 0.15
+    assert remembered > forgotten + 0.2
