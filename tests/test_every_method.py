@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from blobs import CLASSES, FEATURES, batches
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
@@ -19,18 +20,6 @@ from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
 EVERY = pytest.mark.parametrize("name", list(METHODS))
-CLASSES, FEATURES = 4, 12
-
-
-def batches(count: int, rows: int = 8, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
-    """A stream of two tasks: blobs whose classes are 0, 1 first and 2, 3 later."""
-    numbers = generator(seed, "blobs")
-    centres = 3 * torch.randn(CLASSES, FEATURES, generator=numbers)
-    made = []
-    for number in range(count):
-        y = torch.randint(2, (rows,), generator=numbers) + 2 * (number >= count // 2)
-        made.append((centres[y] + torch.randn(rows, FEATURES, generator=numbers), y))
-    return made
 
 
 def learner(name: str, net: nn.Module | None = None, seed: int = 0, capacity: int = 20, **options: object) -> Learner:

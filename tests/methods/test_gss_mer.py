@@ -6,6 +6,7 @@ from copy import deepcopy
 
 import pytest
 import torch
+from blobs import CLASSES, FEATURES, batches, kept
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -18,7 +19,6 @@ from sncl.memory.memory import Memory
 from sncl.methods.gradients import gradient_vector
 from sncl.methods.gss import ALONE, GSS, scores
 from sncl.methods.mer import MER
-from sncl.methods.method import Method
 from sncl.methods.sgd import SGD
 from sncl.networks.mlp import MLP
 from sncl.networks.taps import Tapped
@@ -27,8 +27,6 @@ from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
 pytestmark = pytest.mark.slow
-
-CLASSES, FEATURES = 4, 12
 
 
 def rows(count: int, seed: int) -> Fields:
@@ -40,17 +38,6 @@ def rows(count: int, seed: int) -> Fields:
 def net() -> MLP:
     torch.manual_seed(0)
     return MLP(FEATURES, CLASSES, width=5)
-
-
-def blobs(count: int, seed: int = 0, size: int = 8) -> list[tuple[Tensor, Tensor]]:
-    """Two tasks of blobs: classes 0, 1 first and 2, 3 later."""
-    numbers = generator(seed, "blobs")
-    centres = 3 * torch.randn(CLASSES, FEATURES, generator=numbers)
-    made = []
-    for number in range(count):
-        y = torch.randint(2, (size,), generator=numbers) + 2 * (number >= count // 2)
-        made.append((centres[y] + torch.randn(size, FEATURES, generator=numbers), y))
-    return made
 
 
 # --- GSS: scores -------------------------------------------------------------------------------------------------
@@ -186,7 +173,7 @@ def mer(beta: float, gamma: float, inner: int) -> Learner:
 @pytest.mark.parametrize(("beta", "gamma", "inner"), [(1.0, 1.0, 3), (0.5, 1.0, 2), (1.0, 0.3, 3), (0.5, 0.3, 1)])
 def test_mer_equals_its_steps_written_out(beta: float, gamma: float, inner: int) -> None:
     learner, body = mer(beta, gamma, inner), net()
-    stream = blobs(12, size=1)
+    stream = batches(12, rows=1)
     for x, y in stream:
         learner.prepare(x)
         across = [value.detach().clone() for value in body.parameters()]
@@ -214,14 +201,14 @@ def test_mer_equals_its_steps_written_out(beta: float, gamma: float, inner: int)
 def test_without_stepping_back_nothing_is_kept_for_it() -> None:
     whole, part = mer(1.0, 1.0, 2), mer(1.0, 0.5, 2)
     for learner in (whole, part):
-        learner.learn(*blobs(1, size=1)[0])
+        learner.learn(*batches(1, rows=1)[0])
     assert not any("start" in name for name, _ in whole.method.named_buffers())
     assert any("start" in name for name, _ in part.method.named_buffers())
     assert whole.state().keys() == part.state().keys()  # theta_0 means nothing between batches
 
 
 def test_stepping_back_leaves_a_learner_that_can_be_saved_and_continued(tmp_path: object) -> None:
-    rows = blobs(10, size=1)
+    rows = batches(10, rows=1)
     unbroken, first, second = (mer(0.5, 0.3, 3) for _ in range(3))
     for x, y in rows:
         unbroken.learn(x, y)
@@ -243,20 +230,6 @@ def test_bad_settings_are_refused_in_words() -> None:
 
 
 # --- what it is for ----------------------------------------------------------------------------------------------
-
-
-def kept(method: Method, seed: int) -> float:
-    """Accuracy on the first of two tasks when both are learned."""
-    torch.manual_seed(seed)
-    body = MLP(FEATURES, CLASSES, width=16)
-    learner = Learner(body, method, memory=20, replay=8, lr=0.05, seed=seed, device="cpu")
-    stream = blobs(60, seed)
-    for number, (x, y) in enumerate(stream, start=1):
-        learner.learn(x, y)
-        if number in (30, 60):
-            learner.boundary()
-    x, y = (torch.cat(parts) for parts in zip(*stream[:30], strict=True))
-    return (learner.predict(x) == y).float().mean().item()
 
 
 @pytest.mark.parametrize("settings", ["gss", "mer", "mer stepping back"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from blobs import CLASSES, FEATURES, batches, kept
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -20,15 +21,12 @@ from sncl.methods import agem, gem
 from sncl.methods.agem import AGEM, AGEMR
 from sncl.methods.gem import GEM, RIDGE, multipliers
 from sncl.methods.gradients import gradient_vector
-from sncl.methods.method import Method
 from sncl.methods.sgd import SGD
 from sncl.networks.mlp import MLP
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
-
-CLASSES, FEATURES = 4, 12
 
 
 def rows(count: int, seed: int, **more: Tensor) -> Fields:
@@ -221,7 +219,7 @@ def test_gem_remembers_the_task_of_every_row_and_replays_all_of_them() -> None:
     method = GEM(margin=0.5, parts=3)
     learner = Learner(MLP(FEATURES, CLASSES, width=5), method, memory=12, replay=1, lr=0.05, device="cpu")
     for _ in range(3):
-        for batch in blobs(2):
+        for batch in batches(2):
             learner.learn(*batch)
         learner.boundary()
     assert learner.memory is not None
@@ -241,31 +239,6 @@ def test_batchnorm_sees_each_past_task_by_itself() -> None:
 
 
 # --- what it is for ----------------------------------------------------------------------------------------------
-
-
-def blobs(count: int, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
-    """Two tasks of blobs: classes 0, 1 first and 2, 3 later."""
-    numbers = generator(seed, "blobs")
-    centres = 3 * torch.randn(CLASSES, FEATURES, generator=numbers)
-    made = []
-    for number in range(count):
-        y = torch.randint(2, (8,), generator=numbers) + 2 * (number >= count // 2)
-        made.append((centres[y] + torch.randn(8, FEATURES, generator=numbers), y))
-    return made
-
-
-def kept(method: Method, seed: int) -> float:
-    """Accuracy on the first of two tasks when both are learned."""
-    torch.manual_seed(seed)
-    net = MLP(FEATURES, CLASSES, width=16)
-    learner = Learner(net, method, memory=20, replay=8, lr=0.05, seed=seed, device="cpu")
-    stream = blobs(60, seed)
-    for number, (x, y) in enumerate(stream, start=1):
-        learner.learn(x, y)
-        if number in (30, 60):
-            learner.boundary()
-    x, y = (torch.cat(parts) for parts in zip(*stream[:30], strict=True))
-    return (learner.predict(x) == y).float().mean().item()
 
 
 @pytest.mark.parametrize("make", [lambda: AGEM(parts=2), AGEMR, lambda: GEM(margin=0.5, parts=2)])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import blobs
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,23 +28,13 @@ from sncl.training.learner import Learner
 
 CLASSES, FEATURES = 4, 6
 Rows = list[tuple[Tensor, Tensor]]
+batches = partial(blobs.batches, features=FEATURES)
 MAKE: dict[str, Callable[[], Method]] = {
     "oewc": lambda: OEWC(strength=5.0, decay=0.9),
     "si": lambda: SI(strength=5.0, damping=0.1),
     "lwf": lambda: LwF(alpha=1.0, temperature=2.0, decay=1e-4),
     "er-ace": ERACE,
 }
-
-
-def batches(count: int, rows: int = 8, seed: int = 0) -> Rows:
-    """Blobs of two tasks: the classes are 0, 1 first and 2, 3 later."""
-    numbers = generator(seed, "blobs")
-    centres = 3 * torch.randn(CLASSES, FEATURES, generator=numbers)
-    made = []
-    for number in range(count):
-        y = torch.randint(2, (rows,), generator=numbers) + 2 * (number >= count // 2)
-        made.append((centres[y] + torch.randn(rows, FEATURES, generator=numbers), y))
-    return made
 
 
 def turned(count: int, seed: int) -> Rows:
