@@ -126,6 +126,8 @@ def train(
     data: DataOption = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16 (auto: bfloat16 on a GPU)")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, eager or graph (auto: a CUDA graph on a GPU)")] = "auto",
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
     as_json: JsonOption = False,
@@ -157,6 +159,8 @@ def train(
             tasks=tasks,
             validation=validation,
             device=device,
+            precision=precision,
+            engine=engine,
             settings=settings,
         )
         place = Path("runs") / experiment.name() if folder is None else folder

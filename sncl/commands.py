@@ -16,16 +16,17 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, perform, plan
+from sncl.experiment import Experiment, exact_kernels, perform, plan
 from sncl.results import READOUT_TITLES, group, readouts, spread
 from sncl.streams.benchmarks import STREAMS
-from sncl.training.fleet import cores, run_all
+from sncl.training.fleet import cores, run_all, run_in_threads
 from sncl.training.run import Moment
 
 DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
 DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 DEMO_MEMORY = 100
 REPORTS_PER_RUN = 100
+RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
             elif moment.losses:
                 progress.update(bars[number], note=f"task {moment.task + 1}/{moment.tasks}")
 
+        if all(job.experiment.device.startswith("cuda") for job in jobs):
+            with exact_kernels():  # for all of them: a run that ends would switch it off for the others
+                return run_in_threads(work, jobs, RUNS_ON_A_GPU, watch)
         small = all(STREAMS[job.experiment.stream].network == "mlp" for job in jobs)
         at_once = min(len(jobs), cores())
         threads = 1 if small else max(1, cores() // at_once)

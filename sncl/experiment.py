@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import platform
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ from sncl.networks.resnet import ResNet18
 from sncl.streams.benchmarks import STREAMS, build
 from sncl.streams.sources import Progress
 from sncl.streams.stream import Stream
-from sncl.tensors.random import generator
+from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
+from sncl.training.engine import choose_engine, choose_precision
 from sncl.training.learner import Learner, choose_device
 from sncl.training.run import CHECKPOINT, Scores, Watch, open_fraction, run
 
@@ -51,6 +53,8 @@ class Experiment:
     tasks: int
     validation: float
     device: str
+    precision: str
+    engine: str
     settings: Settings
 
     def identity(self) -> dict[str, Any]:
@@ -72,6 +76,8 @@ def plan(
     tasks: int | None = None,
     validation: float = 0.0,
     device: str = "auto",
+    precision: str = "auto",
+    engine: str = "auto",
     settings: dict[str, str] | None = None,
 ) -> Experiment:
     """Fill in the defaults and check every name and value, before anything is loaded or written."""
@@ -114,6 +120,8 @@ def plan(
         tasks=tasks if tasks is not None else int(asked) if asked.isdecimal() else benchmark.tasks,
         validation=validation,
         device=str(place),
+        precision=str(choose_precision(precision, place)).removeprefix("torch."),
+        engine=choose_engine(engine, place, made),
         settings=chosen,
     )
 
@@ -136,8 +144,7 @@ def make_network(experiment: Experiment, stream: Stream) -> nn.Module:
     """The benchmark's network, its weights drawn from the seed alone."""
     width = int(experiment.settings["width"])
     channels, height, columns = stream.shape
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(generator(experiment.seed, "network").initial_seed())
+    with seeded(experiment.seed, "network"):
         if STREAMS[experiment.stream].network == "mlp":
             return MLP(channels * height * columns, stream.classes, width)
         return ResNet18(stream.classes, channels, width)
@@ -170,6 +177,8 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         view=stream.view,
         seed=experiment.seed,
         device=experiment.device,
+        precision=experiment.precision,
+        engine=experiment.engine,
     )
 
 
@@ -191,8 +200,7 @@ def perform(
     learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-        with FileLock(folder / ".lock", timeout=0), exact:
+        with FileLock(folder / ".lock", timeout=0), exact_kernels():
             for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
                 left.unlink()
             write_json(folder / EXPERIMENT, experiment.identity())
@@ -204,6 +212,11 @@ def perform(
         raise SnclError(f"another process is running in {folder}; wait for it or choose another --out") from error
     except OSError as error:
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def exact_kernels() -> AbstractContextManager[None]:
+    """Convolutions that give the same bits every time, and are not chosen by timing them."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
 
 
 def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
@@ -272,6 +285,8 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
             },
             "device": torch.cuda.get_device_name() if experiment.device.startswith("cuda") else platform.machine(),
             "threads": torch.get_num_threads(),
+            "precision": experiment.precision,
+            "engine": experiment.engine,
             "epochs": experiment.epochs,
             "tasks": experiment.tasks,
             "validation": experiment.validation,

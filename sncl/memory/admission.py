@@ -128,12 +128,13 @@ class LossAwareReservoir(Admission):
         if candidates.numel() == 0:
             return slots
         device = stored["y"].device
-        here = candidates.to(device)
-        label, loss = stored["y"].clone(), stored["loss"].float().clone()
-        filling = (number < capacity).nonzero()[:, 0]
-        if filling.numel():  # this batch both fills the memory up and overflows it
-            label[number[filling].to(device)] = incoming["y"][filling.to(device)]
-            loss[number[filling].to(device)] = incoming["loss"][filling.to(device)].float()
+        label, loss = stored["y"], stored["loss"].float()
+        filling = int((number < capacity).sum())
+        if filling:  # this batch both fills the memory up and overflows it
+            label, loss = label.clone(), loss.clone()
+            label[seen:] = incoming["y"][:filling]
+            loss[seen:] = incoming["loss"][:filling].float()
+        here = candidates.to(device, non_blocking=True)
         keep = pick_by_loss(
             torch.cat([label, incoming["y"][here]]),
             torch.cat([loss, incoming["loss"][here].float()]),
@@ -141,11 +142,10 @@ class LossAwareReservoir(Admission):
             offset=float(uniform[0, 1]),
             turn=float(uniform[0, 2]),
         )
-        freed = (~keep[:capacity]).nonzero()[:, 0]
-        entering = keep[capacity:].nonzero()[:, 0]  # as many as were freed
-        slots = slots.to(device)
-        slots[here[entering]] = freed
-        return slots
+        entering = keep[capacity:]  # as many as are freed
+        freed = keep[:capacity].int().argsort(stable=True)[: len(here)]  # first the slots that are not kept
+        own = torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
+        return slots.to(device, non_blocking=True).index_copy(0, here, own)
 
 
 def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
@@ -171,18 +171,21 @@ def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
 def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn: float) -> Tensor:
     """Which of the rows stay when ``capacity`` of them may: balanced classes, even intervals over sorted losses.
 
-    Within a class of n rows that keeps q, the row of rank i stays when floor((i + 1) q / n + offset) steps up.
+    Within a class of n rows that keeps q, the row of rank i stays when floor((i + 1) q / n + offset) steps up. How many
+    classes there are is not asked, which would stall a GPU: there is room for as many as rows, the others are empty.
     """
-    if label.shape[0] <= capacity:
+    rows = label.shape[0]
+    if rows <= capacity:
         return torch.ones_like(label, dtype=torch.bool)
-    _, group, counts = label.unique(return_inverse=True, return_counts=True)
     order = loss.argsort(stable=True)
-    order = order[group[order].argsort(stable=True)]  # by class, inside a class by loss
+    order = order[label[order].argsort(stable=True)]  # by class, inside a class by loss
+    sorted_label = label[order]
+    starts = torch.ones_like(sorted_label, dtype=torch.bool)
+    starts[1:] = sorted_label[1:] != sorted_label[:-1]
+    member = starts.cumsum(0) - 1  # which class, counted from the smallest label
+    counts = torch.zeros_like(member).scatter_add_(0, member, torch.ones_like(member))
     start = counts.cumsum(0) - counts
-    member = group[order]
-    rank = torch.arange(label.shape[0], device=label.device) - start[member]
+    rank = torch.arange(rows, device=label.device) - start[member]
     share, size = shares(counts, capacity, turn)[member].double(), counts[member].double()
     stays = ((rank + 1) * share / size + offset).floor() > (rank * share / size + offset).floor()
-    keep = torch.empty_like(stays)
-    keep[order] = stays
-    return keep
+    return torch.empty_like(stays).index_copy_(0, order, stays)

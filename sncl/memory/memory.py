@@ -14,7 +14,8 @@ class Memory:
     """At most ``capacity`` rows; which fields they have is decided by the first rows that are admitted.
 
     Everything random comes in as numbers drawn on the host, so how full the memory is and whether a batch admits
-    anything is known there without asking the device.
+    anything is known there without asking the device. Behind the last row lies a spare one: rows that a device decided
+    not to admit are written there.
     """
 
     def __init__(self, capacity: int, admission: Admission, device: torch.device | str = "cpu") -> None:
@@ -22,12 +23,17 @@ class Memory:
             raise SnclError(f"a memory holds at least 1 row, not {capacity}")
         self.admission = admission
         self.device = torch.device(device)
-        self.fields: Fields = {}
+        self._rows: Fields = {}  # each [capacity + 1, ...]
         self.count = Count(capacity)
 
     @property
     def capacity(self) -> int:
         return self.count.capacity
+
+    @property
+    def fields(self) -> Fields:
+        """The tensors the rows lie in, each [capacity, ...]."""
+        return {name: stored[: self.capacity] for name, stored in self._rows.items()}
 
     def __len__(self) -> int:
         """How many rows are stored."""
@@ -37,6 +43,11 @@ class Memory:
     def drawable(self) -> int:
         """How many of them may be replayed."""
         return self.admission.drawable(self.count)
+
+    def drawable_after(self, rows: int) -> int:
+        """How many there will be when so many more rows have been offered."""
+        count = self.count
+        return self.admission.drawable(count._replace(seen=count.seen + rows, in_task=count.in_task + rows))
 
     def draw(self, wanted: int, uniform: Tensor) -> Tensor:
         """Slots for one replayed batch, each equally likely, none twice; all if there are fewer than wanted.
@@ -48,31 +59,32 @@ class Memory:
     def sample(self, slots: Tensor) -> Fields:
         """The rows in these slots, which stay named by their ``slot``."""
         slots = slots.to(self.device, non_blocking=True)
-        return {name: stored.index_select(0, slots) for name, stored in self.fields.items()} | {"slot": slots}
+        return {name: stored.index_select(0, slots) for name, stored in self._rows.items()} | {"slot": slots}
 
     def refresh(self, values: Fields) -> None:
         """Overwrite fields of the rows named by ``slot``."""
         for name, value in values.items():
             if name != "slot":
-                self.fields[name].index_copy_(0, values["slot"], value.to(self.fields[name].dtype))
+                self._rows[name].index_copy_(0, values["slot"], value.to(self._rows[name].dtype))
 
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
         """Offer a batch to the memory; of rows that claim one slot the latest stays, as if they had come singly."""
-        if not self.fields:
+        if not self._rows:
             self._allocate(incoming)
         arrived = rows(incoming)
         slots = self.admission.slots(self.fields, incoming, self.count, uniform)
         self.count = self.count._replace(seen=self.count.seen + arrived, in_task=self.count.in_task + arrived)
         if slots.device.type == "cpu" and not bool((slots < self.capacity).any()):
             return  # known on the host, and the usual case in a long stream
-        winner = torch.full((self.capacity + 1,), -1, device=slots.device)
-        winner.scatter_reduce_(0, slots, torch.arange(arrived, device=slots.device), "amax")
-        taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
-        if taken.numel():
-            source = winner[taken].to(self.device)
-            taken = taken.to(self.device)
-            for name, stored in self.fields.items():
-                stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
+        rank = torch.arange(arrived, device=slots.device)
+        winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, rank, "amax")
+        if slots.device.type == "cpu":
+            taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
+            source, taken = (each.to(self.device, non_blocking=True) for each in (winner[taken], taken))
+        else:  # not asked how many there are, which would stall a GPU: the others go to the spare row
+            source, taken = rank, torch.where(winner[slots] == rank, slots, self.capacity)
+        for name, stored in self._rows.items():
+            stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
 
     def boundary(self) -> None:
         """A task has ended: what is stored now is of past tasks."""
@@ -82,10 +94,9 @@ class Memory:
         """Hold exactly these rows from now on."""
         if rows(content) > self.capacity:
             raise SnclError(f"{rows(content)} rows do not fit into a memory of {self.capacity}")
-        self.fields = {}
         self._allocate(content)
         for name, value in content.items():
-            self.fields[name][: len(value)] = value
+            self._rows[name][: len(value)] = value
         self.count = self.count._replace(base=rows(content))
 
     def content(self) -> Fields:
@@ -96,8 +107,8 @@ class Memory:
         missing = [name for name in self.admission.reads if name not in incoming]
         if missing:
             raise SnclError(f"this memory's admission needs {missing[0]!r} of every row, which the method leaves out")
-        self.fields = {
-            name: torch.zeros((self.capacity, *value.shape[1:]), dtype=value.dtype, device=self.device)
+        self._rows = {
+            name: torch.zeros((self.capacity + 1, *value.shape[1:]), dtype=value.dtype, device=self.device)
             for name, value in incoming.items()
         }
 
@@ -110,4 +121,9 @@ class Memory:
 
     def load(self, state: Fields) -> None:
         self.count = Count(*state["count"].tolist())
-        self.fields = {name: value.to(self.device).clone() for name, value in within("rows", state).items()}
+        stored = within("rows", state)
+        self._rows = {}
+        if stored:
+            self._allocate({name: value.to(self.device) for name, value in stored.items()})
+        for name, value in stored.items():
+            self._rows[name][: self.capacity] = value

@@ -35,6 +35,7 @@ class Projected(Method):
     """
 
     draws = 1
+    one_backward = False
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         losses = {"labels": label_losses(net(now["x"]).logits, now["y"]).mean()}

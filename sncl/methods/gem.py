@@ -71,6 +71,7 @@ class GEM(Method):
     task's gradient goes through the rows of all. How many rows each task has is read by the host.
     """
 
+    static = False
     draws = 1
     needs_boundaries = True
 

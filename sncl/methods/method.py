@@ -55,6 +55,8 @@ class Method(nn.Module, ABC):
     needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
     needs_task_at_test: ClassVar[bool] = False  # predicts only when told the task
     revisits: ClassVar[bool] = False  # looks at the rows of a task once more when it ends
+    static: ClassVar[bool] = True  # every step is the same tensor operations, and none is asked for its value
+    one_backward: ClassVar[bool] = True  # what observe returns is differentiated once, all losses together
     expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
 
     def __init__(self) -> None:

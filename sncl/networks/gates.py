@@ -41,7 +41,8 @@ class Gate(nn.Module):
     ``parameterisation`` says what is learned beside the mean: the log variance ("sigma", as the authors' related code
     does; the KL then pulls at \mu too) or log \lambda ("lambda", as the paper writes q; the KL leaves \mu alone).
     ``noise`` draws one gate per row and channel ("sample", less gradient variance) or one per channel for the whole
-    batch ("channel").
+    batch ("channel"). It comes from torch's global generator, as that of dropout does; ``generator`` draws the first
+    means.
     """
 
     def __init__(
@@ -56,7 +57,6 @@ class Gate(nn.Module):
         self.axis = axis
         self.parameterisation = parameterisation
         self.noise = noise
-        self.generator = generator
         device = "cpu" if generator is None else generator.device
         self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
         self.log_spread = nn.Parameter(torch.full((channels,), INITIAL_LOG_VARIANCE, device=device))
@@ -85,7 +85,7 @@ class Gate(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         if self.training:
             rows = h.shape[0] if self.noise == "sample" else 1
-            eps = torch.randn(rows, self.mu.shape[0], generator=self.generator, device=h.device)
+            eps = torch.randn(rows, self.mu.shape[0], device=h.device)
             tau = torch.addcmul(self.mu, self.deviation(), eps)  # [rows or 1, channels]
         else:
             tau = (self.mu * self.is_open()).unsqueeze(0)
@@ -118,7 +118,7 @@ def attach_gates(
 
     ``example`` is a small input batch; it shows how the network is wired. Without ``layers`` the places are found:
     behind the nonlinearity of every hidden layer and on residual sums, never in front of a BatchNorm and never on the
-    logits. ``generator`` draws the noise.
+    logits. ``generator`` draws the first means.
     """
     if next(gates(net), None) is not None:
         raise SnclError("this network has gates already; attach_gates puts them on once")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from sncl.networks.norm import PassNorm
+
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
@@ -19,13 +21,13 @@ class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.conv1 = _convolution(inputs, outputs, 3, stride)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.bn1 = PassNorm(outputs)
         self.relu1 = nn.ReLU()
         self.conv2 = _convolution(outputs, outputs, 3, 1)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.bn2 = PassNorm(outputs)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(_convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(_convolution(inputs, outputs, 1, stride), PassNorm(outputs))
         self.relu2 = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,7 +44,7 @@ class ResNet18(nn.Module):
 
     def __init__(self, classes: int, channels: int = 3, width: int = 64) -> None:
         super().__init__()
-        self.stem = nn.Sequential(_convolution(channels, width, 3, 1), nn.BatchNorm2d(width), nn.ReLU())
+        self.stem = nn.Sequential(_convolution(channels, width, 3, 1), PassNorm(width), nn.ReLU())
         self.layer1 = nn.Sequential(Block(width, width, 1), Block(width, width, 1))
         self.layer2 = nn.Sequential(Block(width, 2 * width, 2), Block(2 * width, 2 * width, 1))
         self.layer3 = nn.Sequential(Block(2 * width, 4 * width, 2), Block(4 * width, 4 * width, 1))

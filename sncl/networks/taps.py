@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
+from sncl.networks.norm import PassNorm
 from sncl.tensors.fields import Fields
 
 
@@ -66,7 +67,9 @@ class Tapped(nn.Module):
         super().__init__()
         self.body = body
         self.record = _Record()
-        self.joins = not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in body.modules())
+        norms = [module for module in body.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        self.norms = [norm for norm in norms if isinstance(norm, PassNorm)]
+        self.joins = len(norms) == len(self.norms)
         self._handles = [layer(body, name).register_forward_hook(_Tap(name, self.record)) for name in layers]
 
     def forward(self, x: Any) -> Activations:
@@ -81,11 +84,18 @@ class Tapped(nn.Module):
     def passes(self, *inputs: Tensor) -> list[Activations]:
         """One pass for each input, run as a single one where a row's result does not depend on the other rows.
 
-        BatchNorm in training makes it depend on them, so a network that has it runs every input by itself.
+        BatchNorm in training makes it depend on them. :class:`PassNorm` keeps the passes apart; a network with another
+        BatchNorm runs every input by itself.
         """
         if not self.joins or len(inputs) == 1:
             return [self(x) for x in inputs]
-        logits, features = self(torch.cat(inputs))
+        for norm in self.norms:
+            norm.sizes = tuple(x.shape[0] for x in inputs)
+        try:
+            logits, features = self(torch.cat(inputs))
+        finally:
+            for norm in self.norms:
+                norm.sizes = ()
         parts, start = [], 0
         for x in inputs:  # slices, not a split: what is not differentiated costs nothing on the way back
             rows = slice(start, start := start + x.shape[0])

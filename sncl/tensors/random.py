@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -22,6 +23,17 @@ def generator(seed: int, *purpose: object, device: torch.device | str = "cpu") -
     text = "/".join(str(part) for part in (seed, *purpose))
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
     return torch.Generator(device).manual_seed(number)
+
+
+GLOBAL = RLock()  # held while torch's global generators stand for another: there is one of each in a process
+
+
+@contextmanager
+def seeded(seed: int, *purpose: object) -> Iterator[None]:
+    """Let what draws on the host from torch's global generator (initial weights) depend on these alone."""
+    with GLOBAL, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator(seed, *purpose).initial_seed())
+        yield
 
 
 class Randomness:
@@ -45,20 +57,30 @@ class Randomness:
 
     @contextmanager
     def as_global(self, name: str) -> Iterator[None]:
-        """Let code that draws from torch's global generator (dropout) draw from the generator of that name.
+        """Let code that draws from torch's global generator (dropout, gates) draw from the generator of that name.
 
-        The global generator is left as it was found, so that such a network is exact to resume as well.
+        The global generator is left as it was found, so that such a network is exact to resume as well. A CUDA graph
+        captured meanwhile keeps the generator of that name for good.
         """
         ours = self.generators[name]
-        on_cpu = ours.device.type == "cpu"
-        theirs = torch.default_generator if on_cpu else torch.cuda.default_generators[ours.device.index or 0]
-        before = theirs.get_state()
-        theirs.set_state(ours.get_state())
-        try:
-            yield
-        finally:
-            ours.set_state(theirs.get_state())
-            theirs.set_state(before)
+        with GLOBAL:
+            if ours.device.type == "cuda":
+                theirs = torch.cuda.default_generators[ours.device.index or 0]
+                found = theirs.graphsafe_get_state()
+                theirs.graphsafe_set_state(ours)
+                try:
+                    yield
+                finally:
+                    theirs.graphsafe_set_state(found)
+            else:
+                theirs = torch.default_generator
+                before = theirs.get_state()
+                theirs.set_state(ours.get_state())
+                try:
+                    yield
+                finally:
+                    ours.set_state(theirs.get_state())
+                    theirs.set_state(before)
 
     def state(self) -> Fields:
         return {name: generator.get_state() for name, generator in self.generators.items()}

@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +25,9 @@ from sncl.tensors.fields import Fields, under, within
 from sncl.tensors.random import Randomness
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer
+from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
 
-FORMAT = 1
+FORMAT = 2
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
 
 
@@ -44,6 +44,14 @@ def choose_device(name: str | torch.device) -> torch.device:
     return device
 
 
+class _Ready(NamedTuple):
+    """What there is once the network is prepared."""
+
+    net: Tapped
+    optimizer: Optimizer
+    engine: Eager
+
+
 class Learner:
     """A network, a method and a memory that learn batch by batch.
 
@@ -51,6 +59,10 @@ class Learner:
     ``replay`` how many of them are replayed beside each batch. ``view`` turns stored inputs into network inputs
     (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
     parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
+
+    ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
+    or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
+    and the graph on a GPU, float32 and eager elsewhere.
     """
 
     def __init__(
@@ -65,6 +77,8 @@ class Learner:
         seed: int = 0,
         device: str | torch.device = "auto",
         optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
+        precision: str = "auto",
+        engine: str = "auto",
     ) -> None:
         if replay < 1:
             raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
@@ -73,6 +87,12 @@ class Learner:
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         self.body = net.to(self.device)
+        if self.device.type == "cuda":
+            self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.precision = choose_precision(precision, self.device)
+        self.engine = choose_engine(
+            engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
+        )
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
@@ -88,18 +108,19 @@ class Learner:
                 "boundary",
                 *(f"{use} {draw}" for draw in draws for use in ("replay", "replay view")),
             ),
-            device=("gates", "layers"),  # "layers": what the network draws itself, as dropout does
+            device=("gates",),  # and what else the network draws by itself, as dropout does
             on=self.device,
         )
         self.memory = Memory(memory, self.method.admission, self.device) if self.method.draws else None
         self._make_optimizer = optimizer or Descent
-        self._ready: tuple[Tapped, Optimizer] | None = None
+        self._ready: _Ready | None = None
         self._example: tuple[list[int], str] | None = None
+        self._usual_rows: int | None = None  # of a batch: those of the first one
 
     @property
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
-        return self._prepared()[0]
+        return self._prepared().net
 
     def prepare(self, x: Tensor) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
@@ -115,21 +136,18 @@ class Learner:
     def learn(self, x: Tensor, y: Tensor) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
-        net, optimizer = self._prepared()
-        now = {"x": self._view("view", x), "y": y}
+        engine = self._prepared().engine
+        batch = {"x": x, "y": y, "view": self._uniform("view", x.shape[0])}
+        if self._usual_rows is None:
+            self._usual_rows = x.shape[0]
         for _ in range(self.method.steps):
-            past = self._replayed()
-            optimizer.zero_grad()
-            with self.random.as_global("layers"):
-                outcome = self.method.observe(net, now, past)
-                self.method.backward(net, outcome.losses)
-            optimizer.step()
-            with torch.no_grad():
-                self.method.after_update(net, now)
-                self._refresh(outcome.refresh)
-        self._remember(x, y, outcome.remember)
+            usual = x.shape[0] == self._usual_rows and self._settled(x.shape[0])
+            outcome = engine(batch | self._replayed(), usual)
+        if self.memory is not None:
+            incoming = {"x": x, "y": y, **outcome.remember}
+            self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))
         self.steps += 1
-        return {name: loss.detach() for name, loss in outcome.losses.items()}
+        return outcome.losses
 
     def boundary(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
         """Say that a task has ended. Optional, except for methods that need boundaries.
@@ -141,11 +159,10 @@ class Learner:
             if x is None or y is None:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             rows = dict(zip(("x", "y"), self._batch(x, y), strict=True))
-        net, _ = self._prepared()
+        net = self._prepared().net
         memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
-        view = partial(self._view, "boundary")
-        ending = Ending(rows, memory, capacity, view, self.view.still, self.random["boundary"])
-        with self.random.as_global("layers"):
+        ending = Ending(rows, memory, capacity, self._view, self.view.still, self.random["boundary"])
+        with self.random.as_global("gates"):
             content = self.method.at_boundary(net, ending)
         if self.memory is not None:
             if content is not None:
@@ -153,13 +170,14 @@ class Learner:
             else:
                 self.memory.boundary()
         self._expand()
+        self._prepared().engine.forget()
 
     def logits(self, x: Tensor, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the rows belong to, for methods that must be told.
         """
-        net, _ = self._prepared()
+        net = self._prepared().net
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         with evaluating(net), torch.no_grad():
@@ -180,7 +198,7 @@ class Learner:
 
     def state(self) -> Fields:
         """Every tensor that decides what happens next, by name."""
-        net, optimizer = self._prepared()
+        net, optimizer, _ = self._prepared()
         moments = {
             f"{number}/{name}": torch.as_tensor(value)
             for number, values in optimizer.state_dict()["state"].items()
@@ -204,6 +222,7 @@ class Learner:
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
             "example": self._example,
+            "rows": self._usual_rows,
         }
 
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
@@ -216,7 +235,7 @@ class Learner:
         self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
         while self.tasks < description["tasks"]:
             self._expand()
-        net, optimizer = self._prepared()
+        net, optimizer, engine = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
             self.method.load_state_dict(within("method", state))
@@ -232,21 +251,26 @@ class Learner:
             self.memory.load(within("memory", state))
         self.random.load(within("random", state))
         self.steps = description["steps"]
+        self._usual_rows = description["rows"]
+        engine.forget()
 
     def _optimise(self, net: Tapped) -> None:
-        self._ready = net, self._make_optimizer(self.method.parameter_groups(net, self.lr))
+        optimizer = self._make_optimizer(self.method.parameter_groups(net, self.lr))
+        step = Step(self.method, net, optimizer, self.memory, self.view, self.precision, observe)
+        make_engine = Graph if self.engine == "graph" else Eager
+        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device))
 
     def _expand(self) -> None:
         self.tasks += 1
         if self.method.expands:
-            net, _ = self._prepared()
-            with self.random.as_global("layers"):
+            net = self._prepared().net
+            with self.random.as_global("gates"):
                 self.method.expand(net)
             net.to(self.device)
             self.method.to(self.device)
             self._optimise(net)
 
-    def _prepared(self) -> tuple[Tapped, Optimizer]:
+    def _prepared(self) -> _Ready:
         if self._ready is None:
             raise SnclError("this learner has not learned anything yet; call learn(x, y) or load(path) first")
         return self._ready
@@ -266,26 +290,29 @@ class Learner:
                 raise SnclError(f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs")
         return x, y
 
-    def _view(self, purpose: str, x: Tensor) -> Tensor:
-        return self.view(x, self.random.uniform(purpose, x.shape[0], self.view.randoms))
+    def _uniform(self, purpose: str, rows: int) -> Tensor:
+        """The random numbers of a view of so many rows."""
+        return self.random.uniform(purpose, rows, self.view.randoms)
 
-    def _replayed(self) -> tuple[Fields, ...]:
-        """The replayed batches of this step; none while the memory is empty."""
-        if self.memory is None or self.memory.drawable == 0:
-            return ()
-        batches = []
-        for draw in range(self.method.draws):
-            wanted = self.method.replayed_rows(draw, self.replay)
-            uniform = self.random.uniform(f"replay {draw}", self.memory.capacity)
-            rows = self.memory.sample(self.memory.draw(wanted, uniform))
-            batches.append(rows | {"x": self._view(f"replay view {draw}", rows["x"])})
-        return tuple(batches)
+    def _view(self, x: Tensor) -> Tensor:
+        return self.view(x, self._uniform("boundary", x.shape[0]))
 
-    def _refresh(self, values: Fields) -> None:
-        if self.memory is not None and values:
-            self.memory.refresh({name: value.detach() for name, value in values.items()})
+    def _replayed(self) -> Fields:
+        """Which slots are replayed in this step and the numbers of their views; nothing while the memory is empty."""
+        numbers: Fields = {}
+        if self.memory is not None and self.memory.drawable:
+            for draw in range(self.method.draws):
+                wanted = self.method.replayed_rows(draw, self.replay)
+                slots = self.memory.draw(wanted, self.random.uniform(f"replay {draw}", self.memory.capacity))
+                numbers |= {
+                    f"slot {draw}": slots,
+                    f"replay view {draw}": self._uniform(f"replay view {draw}", len(slots)),
+                }
+        return numbers
 
-    def _remember(self, x: Tensor, y: Tensor, remember: Fields) -> None:
-        if self.memory is not None:
-            incoming = {"x": x, "y": y, **{name: value.detach() for name, value in remember.items()}}
-            self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))
+    def _settled(self, rows: int) -> bool:
+        """Whether the next batches will replay as many rows as this one, as far as the memory can tell."""
+        if self.memory is None:
+            return True
+        most = max(self.method.replayed_rows(draw, self.replay) for draw in range(self.method.draws))
+        return self.memory.drawable >= most or self.memory.drawable_after(rows) == self.memory.drawable

@@ -1,0 +1,43 @@
+"""BatchNorm that knows several passes which run as one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class PassNorm(nn.BatchNorm2d):
+    """``nn.BatchNorm2d``, where the rows of each pass are normalised by the statistics of that pass alone.
+
+    A batch and its replayed batches are different passes: their statistics must not mix, and each moves the running
+    ones in turn. Everything else in a network treats rows one by one, so with this norm the passes can share every
+    convolution. ``sizes`` are the rows of each pass, told by :meth:`sncl.networks.taps.Tapped.passes`.
+    """
+
+    sizes: tuple[int, ...] = ()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or len(self.sizes) < 2:
+            return super().forward(x)
+        if torch.compiler.is_compiling() and len(set(self.sizes)) == 1:
+            return self._at_once(x, len(self.sizes))
+        return torch.cat([nn.BatchNorm2d.forward(self, part) for part in x.split(self.sizes)])
+
+    def _at_once(self, x: Tensor, passes: int) -> Tensor:
+        """The same for passes of equal size, written out for a compiler to fuse; slow without one."""
+        parts = x.unflatten(0, (passes, -1)).float()  # [passes, rows, channels, height, width]
+        variance, mean = torch.var_mean(parts, (1, 3, 4), correction=0, keepdim=True)
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            count = parts[0, :, 0].numel()
+            with torch.no_grad():
+                for number in range(passes):
+                    self.num_batches_tracked.add_(1)
+                    momentum = 1 / self.num_batches_tracked.double() if self.momentum is None else self.momentum
+                    unbiased = variance[number].flatten() * (count / (count - 1))
+                    for running, found in ((self.running_mean, mean[number].flatten()), (self.running_var, unbiased)):
+                        running.add_((found - running) * momentum)
+        scale = torch.rsqrt(variance + self.eps)
+        normal: Tensor = (parts - mean) * scale
+        if self.affine:
+            normal = normal * self.weight[:, None, None] + self.bias[:, None, None]
+        return normal.to(x.dtype).flatten(0, 1)

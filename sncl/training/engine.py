@@ -1,0 +1,191 @@
+"""How a training step is executed: as it is written, or compiled and replayed as one CUDA graph.
+
+No method, network or memory knows of this. A step is a function of tensors alone: everything random about it that is
+small was drawn on the host before and comes in with the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from threading import RLock
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.memory.memory import Memory
+from sncl.methods.method import Method, Outcome
+from sncl.networks.taps import Tapped
+from sncl.streams.augment import View
+from sncl.tensors.fields import Fields
+from sncl.tensors.random import Randomness
+from sncl.training.descent import Optimizer
+
+VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
+COMPILING = RLock()  # compiler and capture are not made for several threads at a time
+
+
+def choose_engine(name: str, device: torch.device, method: Method) -> str:
+    """ "graph" or "eager"; "auto" takes the graph wherever it works."""
+    if name not in ("auto", "eager", "graph"):
+        raise SnclError(f"the engine is auto, eager or graph, not {name!r}")
+    if name == "graph" and device.type != "cuda":
+        raise SnclError(f"the engine graph needs a CUDA device, not {device}; use auto or eager")
+    if name == "graph" and not method.static:
+        raise SnclError(
+            f"{type(method).__name__} decides things on the host in every step; use the engine auto or eager"
+        )
+    return "graph" if device.type == "cuda" and method.static and name != "eager" else "eager"
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """What the network's passes are computed in during training; weights and losses stay in single precision."""
+    if name not in ("auto", "float32", "bfloat16"):
+        raise SnclError(f"the precision is auto, float32 or bfloat16, not {name!r}")
+    if name == "bfloat16" and device.type != "cuda":
+        raise SnclError(f"bfloat16 needs a CUDA device, not {device}; use auto or float32")
+    return torch.float32 if name == "float32" or device.type != "cuda" else torch.bfloat16
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step on a batch ``given`` as named tensors on the device.
+
+    ``x`` and ``y`` are the batch as it came, ``view`` the random numbers of its view; every replayed batch has its
+    ``slot N`` and ``replay view N``.
+    """
+
+    method: Method
+    net: Tapped
+    optimizer: Optimizer
+    memory: Memory | None
+    view: View
+    precision: torch.dtype
+    observe: Callable[..., tuple[Outcome, Fields]]
+
+    def __call__(self, given: Fields) -> Outcome:
+        device = given["x"].device.type
+        self.optimizer.zero_grad()
+        with torch.autocast(device, self.precision) if self.precision != torch.float32 else nullcontext():
+            outcome, now = self.observe(self.method, self.net, self.view, self.memory, given)
+        self.method.backward(self.net, outcome.losses)
+        self.optimizer.step()
+        losses, remember, refresh = ({name: value.detach() for name, value in part.items()} for part in outcome)
+        with torch.no_grad():
+            self.method.after_update(self.net, now)
+            if self.memory is not None and refresh:
+                self.memory.refresh(refresh)
+        return Outcome(losses, remember, refresh)
+
+
+def observe(method: Method, net: Tapped, view: View, memory: Memory | None, given: Fields) -> tuple[Outcome, Fields]:
+    """The forward half of a step: make the views, replay and observe."""
+    now = {"x": view(given["x"], given["view"]), "y": given["y"]}
+    past: list[Fields] = []
+    while memory is not None and f"slot {len(past)}" in given:
+        rows = memory.sample(given[f"slot {len(past)}"])
+        past.append(rows | {"x": view(rows["x"], given[f"replay view {len(past)}"])})
+    return method.observe(net, now, tuple(past)), now
+
+
+class Eager:
+    """The step as it is written."""
+
+    def __init__(self, step: Step, random: Randomness, device: torch.device) -> None:
+        self.step = step
+        self.random = random
+        self.device = device
+
+    def __call__(self, given: Fields, usual: bool) -> Outcome:
+        """Make one step. ``usual``: a full batch with full replay, of which there will be many more."""
+        given = {name: value.to(self.device, non_blocking=True) for name, value in given.items()}
+        with self.random.as_global("gates"):
+            return self.step(given)
+
+    def forget(self) -> None:
+        """Tensors of the method, network or memory may have been replaced by others."""
+
+
+class _Capture(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    inputs: Fields
+    packed: Tensor
+    losses: Tensor
+    outcome: Outcome
+
+
+class Graph(Eager):
+    """The usual step compiled (where one backward pass does), captured as a CUDA graph and replayed; others as written.
+
+    Which of the two a step is depends on its shapes alone, never on what ran before in this process: a run that is
+    resumed repeats the same bits. The first usual step runs compiled but not captured, which is the same arithmetic.
+    """
+
+    def __init__(self, step: Step, random: Randomness, device: torch.device) -> None:
+        super().__init__(step, random, device)
+        self.compiled = replace(step, observe=compiled_observe()) if step.method.one_backward else step
+        self._captured: dict[Hashable, _Capture | None] = {}  # None: has run, but is not captured yet
+
+    def __call__(self, given: Fields, usual: bool) -> Outcome:
+        if not usual:
+            return super().__call__(given, usual)
+        packed = {name: value for name, value in given.items() if value.device.type == "cpu"}
+        direct = {name: value for name, value in given.items() if value.device.type != "cpu"}
+        host = _pack(packed)
+        shapes = tuple((name, value.shape, value.dtype) for name, value in given.items())
+        captured = self._captured.get(shapes)
+        if captured is None:
+            inputs, buffer = {name: value.clone() for name, value in direct.items()}, host.to(self.device)
+            with COMPILING, self.random.as_global("gates"):
+                if shapes not in self._captured:
+                    self._captured[shapes] = None
+                    return self.compiled(inputs | _unpack(buffer, packed))
+                self._captured[shapes] = captured = self._capture(inputs, buffer, packed)
+        for name, value in direct.items():
+            captured.inputs[name].copy_(value)
+        captured.packed.copy_(host, non_blocking=True)
+        captured.graph.replay()
+        losses = captured.losses.clone().unbind()  # the graph's own are overwritten by the next step
+        return captured.outcome._replace(losses=dict(zip(captured.outcome.losses, losses, strict=True)))
+
+    def forget(self) -> None:
+        self._captured = {}
+
+    def _capture(self, inputs: Fields, buffer: Tensor, packed: Fields) -> _Capture:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            outcome = self.compiled(inputs | _unpack(buffer, packed))
+            losses = torch.stack(list(outcome.losses.values()))
+        return _Capture(graph, inputs, buffer, losses, outcome)
+
+
+def _pack(fields: Fields) -> Tensor:
+    """Small host tensors end to end in one pinned piece of memory: one copy to the device, and no waiting for it.
+
+    Slots are whole numbers far below 2^53, so double precision holds them exactly.
+    """
+    host = torch.empty(sum(value.numel() for value in fields.values()), dtype=torch.float64, pin_memory=True)
+    start = 0
+    for value in fields.values():
+        host[start : (start := start + value.numel())] = value.flatten()
+    return host
+
+
+def _unpack(buffer: Tensor, like: Fields) -> Fields:
+    """The tensors that :func:`_pack` joined, from its copy on the device."""
+    parts = buffer.split([value.numel() for value in like.values()])
+    return {
+        name: part.view(value.shape).to(value.dtype) for part, (name, value) in zip(parts, like.items(), strict=True)
+    }
+
+
+def compiled_observe() -> Callable[..., tuple[Outcome, Fields]]:
+    """The forward half and, through it, the backward half of a step, compiled.
+
+    Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.
+    """
+    compiled: Any = torch.compile(observe, dynamic=False, options={"fallback_random": True, "deterministic": True})
+    return compiled  # type: ignore[no-any-return]

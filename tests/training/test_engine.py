@@ -1,0 +1,207 @@
+"""The fast engine does what the eager one does: same numbers, exact to resume, no waiting for the GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sncl.errors import SnclError
+from sncl.memory.admission import LossAwareReservoir, Reservoir
+from sncl.memory.memory import Memory
+from sncl.methods.table import METHODS, make
+from sncl.networks.norm import PassNorm
+from sncl.networks.resnet import ResNet18
+from sncl.networks.taps import Tapped
+from sncl.streams.augment import CropFlip
+from sncl.tensors.random import generator, seeded
+from sncl.training.fleet import run_in_threads
+from sncl.training.learner import Learner
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+STATIC = [name for name in METHODS if make(name).static]
+ROWS = 8
+
+
+def images(count: int) -> list[tuple[Tensor, Tensor]]:
+    """Batches whose label is the brightest corner, and one short batch among them."""
+    draw = generator(0, "engine tests")
+    made = []
+    for number in range(count):
+        rows = 5 if number == count // 2 + 1 else ROWS
+        y = torch.randint(4, (rows,), generator=draw)
+        x = torch.randint(128, (rows, 3, 16, 16), dtype=torch.uint8, generator=draw)
+        for corner in range(4):
+            top, left = 8 * (corner // 2), 8 * (corner % 2)
+            x[y == corner, :, top : top + 8, left : left + 8] += 127
+        made.append((x, y))
+    return made
+
+
+def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: str) -> Learner:
+    with seeded(seed, "network"):
+        net = ResNet18(4, 3, 8)
+    return Learner(
+        net, name, memory=20, replay=ROWS, lr=0.01, view=VIEW, seed=seed, device=device, engine=engine, **options
+    )  # type: ignore[arg-type]
+
+
+def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, stop: int | None = None) -> None:
+    rows = [(x.to(subject.device), y.to(subject.device)) for x, y in rows]
+    half = len(rows) // 2
+    for number in range(start, len(rows) if stop is None else stop):
+        subject.learn(*rows[number])
+        if subject.method.needs_boundaries and number + 1 == half:
+            subject.boundary(*(torch.cat(each) for each in zip(*rows[:half], strict=True)))
+
+
+def same(first: Learner, second: Learner) -> bool:
+    ours, theirs = first.state(), second.state()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@GPU
+@pytest.mark.parametrize("name", STATIC)
+def test_eager_and_graph_agree(name: str) -> None:
+    """In single precision to a relative 1e-3 of the weights' movement: the compiler only reorders sums."""
+    eager, graph = (learner(name, engine, precision="float32") for engine in ("eager", "graph"))
+    start = {key: value.detach().clone() for key, value in eager.body.state_dict().items()}
+    for each in (eager, graph):
+        feed(each, images(10))
+    theirs = dict(graph.net.named_parameters())
+    for key, value in eager.net.named_parameters():
+        begun = start.get(key.removeprefix("body."), value)
+        moved = (value - begun).norm()
+        assert (value - theirs[key]).norm() <= 0.02 * moved + 1e-5, key
+
+
+@GPU
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("name", STATIC)
+def test_a_resumed_run_repeats_the_same_bits(name: str, engine: str, tmp_path: Path) -> None:
+    rows = images(14)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        whole = learner(name, engine)
+        feed(whole, rows)
+        for stop in (4, 11):
+            first, second = learner(name, engine), learner(name, engine)
+            feed(first, rows, stop=stop)
+            first.save(tmp_path / "checkpoint")
+            second.load(tmp_path / "checkpoint")
+            feed(second, rows, start=stop)
+            assert same(whole, second)
+
+
+@GPU
+@pytest.mark.parametrize("name", STATIC)
+def test_no_step_waits_for_the_gpu(name: str) -> None:
+    rows = [(x.cuda(), y.cuda()) for x, y in images(30) if len(y) == ROWS]
+    subject = learner(name)
+    for x, y in rows[:15]:
+        subject.learn(x, y)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for x, y in rows[15:]:
+            subject.learn(x, y)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@GPU
+def test_runs_beside_each_other_give_the_same_bits_as_alone() -> None:
+    rows = images(40)
+
+    def run(job: tuple[str, int], report: object) -> Learner:
+        subject = learner(job[0], seed=job[1])
+        feed(subject, rows)
+        return subject
+
+    jobs = [(name, seed) for name in ("derpp", "sncl") for seed in (0, 1)]
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        together = run_in_threads(run, jobs, at_once=4)
+        alone = [run(job, None) for job in jobs]
+    assert all(same(first, second) for first, second in zip(together, alone, strict=True))
+
+
+@GPU
+@pytest.mark.parametrize("rule", [Reservoir, LossAwareReservoir])
+def test_a_memory_on_the_gpu_keeps_what_one_on_the_cpu_keeps(rule: type[Reservoir]) -> None:
+    draw = generator(0, "memories")
+    here, there = Memory(30, rule()), Memory(30, rule(), "cuda")
+    for number in range(60):
+        y, loss = torch.randint(5, (ROWS,), generator=draw), torch.rand(ROWS, generator=draw)
+        incoming = {"x": number * ROWS + torch.arange(ROWS), "y": y, "loss": loss}
+        uniform = torch.rand(ROWS, 3, dtype=torch.float64, generator=draw)
+        here.admit(incoming, uniform)
+        there.admit({name: value.cuda() for name, value in incoming.items()}, uniform)
+    for name, value in here.fields.items():
+        assert torch.equal(value, there.fields[name].cpu())
+
+
+@GPU
+def test_the_losses_of_a_step_stay_what_they_were() -> None:
+    subject = learner("sncl")
+    rows = [(x.cuda(), y.cuda()) for x, y in images(12)]
+    losses = [subject.learn(x, y) for x, y in rows]
+    assert len({float(each["labels"]) for each in losses}) == len(rows)
+
+
+@GPU
+def test_a_gpu_learns_in_bfloat16_through_a_graph_unless_told_otherwise() -> None:
+    assert (learner("sncl").precision, learner("sncl").engine) == (torch.bfloat16, "graph")
+    assert learner("gem").engine == "eager"
+    exact = learner("sncl", "eager", precision="float32")
+    assert (exact.precision, exact.engine) == (torch.float32, "eager")
+
+
+def test_the_cpu_has_single_precision_and_no_graph() -> None:
+    subject = learner("sncl", device="cpu")
+    assert (subject.precision, subject.engine) == (torch.float32, "eager")
+    with pytest.raises(SnclError, match="needs a CUDA device, not cpu; use auto or eager"):
+        learner("sncl", "graph", device="cpu")
+    with pytest.raises(SnclError, match="the engine is auto, eager or graph, not 'jit'"):
+        learner("sncl", "jit", device="cpu")
+    with pytest.raises(SnclError, match="bfloat16 needs a CUDA device, not cpu; use auto or float32"):
+        learner("sncl", device="cpu", precision="bfloat16")
+    with pytest.raises(SnclError, match="the precision is auto, float32 or bfloat16, not 'float16'"):
+        learner("sncl", device="cpu", precision="float16")
+
+
+# --- passes that run as one --------------------------------------------------------------------------------------
+
+
+def passes(net: nn.Module, inputs: list[Tensor], joined: bool) -> list[Tensor]:
+    tapped = Tapped(net)
+    tapped.joins = joined
+    return [each.logits for each in tapped.passes(*inputs)]
+
+
+@pytest.mark.parametrize("sizes", [(6, 6, 6), (6, 4, 5)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_joined_passes_are_the_separate_ones(sizes: tuple[int, ...], compiled: bool) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(size, 3, 16, 16) * (number + 1) + number for number, size in enumerate(sizes)]
+    torch.manual_seed(0)
+    alone = ResNet18(4, 3, 8)
+    torch.manual_seed(0)
+    together = ResNet18(4, 3, 8)
+    run = torch.compile(passes, backend="eager", dynamic=False) if compiled else passes
+    expected, found = passes(alone, inputs, False), run(together, inputs, True)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    for each in (expected, found):
+        sum(part.square().sum() * (number + 1) for number, part in enumerate(each)).backward()  # type: ignore[union-attr]
+    for ours, theirs in zip(together.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-3 * float(theirs.grad.abs().max()), rtol=1e-3)
+    for ours, theirs in zip(together.buffers(), alone.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_a_pass_by_itself_is_plain_batch_norm() -> None:
+    torch.manual_seed(0)
+    x, plain, ours = torch.randn(6, 3, 4, 4), nn.BatchNorm2d(3), PassNorm(3)
+    assert torch.equal(ours(x), plain(x)) and torch.equal(ours.running_var, plain.running_var)
+    assert torch.equal(ours.eval()(x), plain.eval()(x))
