@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields
+from sncl.tensors.transfer import upload
 
 
 class Count(NamedTuple):
@@ -134,7 +135,7 @@ class LossAwareReservoir(Admission):
             label, loss = label.clone(), loss.clone()
             label[seen:] = incoming["y"][:filling]
             loss[seen:] = incoming["loss"][:filling].float()
-        here = candidates.to(device, non_blocking=True)
+        here = upload(candidates, device)
         keep = pick_by_loss(
             torch.cat([label, incoming["y"][here]]),
             torch.cat([loss, incoming["loss"][here].float()]),
@@ -145,7 +146,7 @@ class LossAwareReservoir(Admission):
         entering = keep[capacity:]  # as many as are freed
         freed = keep[:capacity].int().argsort(stable=True)[: len(here)]  # first the slots that are not kept
         own = torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
-        return slots.to(device, non_blocking=True).index_copy(0, here, own)
+        return upload(slots, device).index_copy(0, here, own)
 
 
 def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:

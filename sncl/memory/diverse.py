@@ -7,6 +7,7 @@ from torch import Tensor
 
 from sncl.memory.admission import Admission, Count
 from sncl.tensors.fields import Fields
+from sncl.tensors.transfer import upload
 
 
 class GradientDiverse(Admission):
@@ -34,7 +35,7 @@ class GradientDiverse(Admission):
         scores, own = stored["score"].double(), incoming["score"].double()
         if seen < capacity:
             scores = torch.cat([scores[:seen], own[: capacity - seen]])
-        filling, uniform = (each.to(scores.device, non_blocking=True) for each in (filling, uniform))
+        filling, uniform = (upload(each, scores.device) for each in (filling, uniform))
         up_to = scores.cumsum(0)  # [capacity]
         met = torch.searchsorted(up_to, uniform[:, 1] * up_to[-1], right=True).clamp(max=capacity - 1)  # [rows]
         wins = uniform[:, 2] * (scores[met] + own) < scores[met]

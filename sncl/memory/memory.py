@@ -8,6 +8,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.memory.admission import Admission, Count
 from sncl.tensors.fields import Fields, rows, under, within
+from sncl.tensors.transfer import upload
 
 
 class Memory:
@@ -58,7 +59,7 @@ class Memory:
 
     def sample(self, slots: Tensor) -> Fields:
         """The rows in these slots, which stay named by their ``slot``."""
-        slots = slots.to(self.device, non_blocking=True)
+        slots = upload(slots, self.device)
         return {name: stored.index_select(0, slots) for name, stored in self._rows.items()} | {"slot": slots}
 
     def refresh(self, values: Fields) -> None:
@@ -80,7 +81,7 @@ class Memory:
         winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, rank, "amax")
         if slots.device.type == "cpu":
             taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
-            source, taken = (each.to(self.device, non_blocking=True) for each in (winner[taken], taken))
+            source, taken = upload(winner[taken], self.device), upload(taken, self.device)
         else:  # not asked how many there are, which would stall a GPU: the others go to the spare row
             source, taken = rank, torch.where(winner[slots] == rank, slots, self.capacity)
         for name, stored in self._rows.items():

@@ -37,7 +37,9 @@ class PassNorm(nn.BatchNorm2d):
                     for running, found in ((self.running_mean, mean[number].flatten()), (self.running_var, unbiased)):
                         running.add_((found - running) * momentum)
         scale = torch.rsqrt(variance + self.eps)
-        normal: Tensor = (parts - mean) * scale
-        if self.affine:
-            normal = normal * self.weight[:, None, None] + self.bias[:, None, None]
+        if not self.affine:
+            normal: Tensor = (parts - mean) * scale
+        else:  # one weight and bias for each pass, so that their gradients are summed as those of the statistics are
+            weight, bias = (each.expand(passes, -1)[:, None, :, None, None] for each in (self.weight, self.bias))
+            normal = (parts - mean) * (scale * weight) + bias
         return normal.to(x.dtype).flatten(0, 1)

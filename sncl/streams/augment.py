@@ -15,6 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from sncl.tensors.transfer import upload
+
 
 def remap(x: Tensor, pixels: Tensor) -> Tensor:
     """Put pixel ``pixels[..., p]`` of each image at place ``p``; the value ``height * width`` stands for blank (0).
@@ -117,7 +119,7 @@ class CropFlip(View):
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
         height, width = x.shape[2:]
         steps = 2 * self.padding + 1
-        uniform = uniform.to(x.device)
+        uniform = upload(uniform, x.device)
         shift = (uniform[:, :2] * steps).long().clamp(max=steps - 1) - self.padding  # [rows, 2]
         column = torch.arange(width, device=x.device)
         column = torch.where(uniform[:, 2:] < 0.5, width - 1 - column, column)  # [rows, width]

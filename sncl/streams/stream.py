@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sncl.streams.augment import View, remap
 from sncl.tensors.random import generator
+from sncl.tensors.transfer import upload
 
 Scenario = Literal["class-il", "domain-il", "general"]
 
@@ -90,7 +91,7 @@ class Stream:
             single = self._domains[task]
             x = remap(x, self.maps[phase.domains[positions]] if single is None else self.maps[single])
         y = self.y.index_select(0, rows)
-        return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        return upload(x, self.device), upload(y, self.device)
 
     def test(self, task: int) -> tuple[Tensor, Tensor]:
         """The whole test set of a task (uint8 images, labels) on the device; made at the first call and kept."""

@@ -22,6 +22,7 @@ from sncl.networks.taps import Tapped
 from sncl.streams.augment import View
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import Randomness
+from sncl.tensors.transfer import upload
 from sncl.training.descent import Optimizer
 
 VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
@@ -101,7 +102,7 @@ class Eager:
 
     def __call__(self, given: Fields, usual: bool) -> Outcome:
         """Make one step. ``usual``: a full batch with full replay, of which there will be many more."""
-        given = {name: value.to(self.device, non_blocking=True) for name, value in given.items()}
+        given = {name: upload(value, self.device) for name, value in given.items()}
         with self.random.as_global("gates"):
             return self.step(given)
 

@@ -23,6 +23,7 @@ from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.augment import Identity, View
 from sncl.tensors.fields import Fields, under, within
 from sncl.tensors.random import Randomness
+from sncl.tensors.transfer import upload
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
@@ -282,7 +283,7 @@ class Learner:
             )
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
-        x, y = x.to(self.device, non_blocking=True), y.to(self.device, torch.int64, non_blocking=True)
+        x, y = upload(x, self.device), upload(y.to(torch.int64), self.device)
         self.prepare(x)
         if self.device.type == "cpu":  # reading values back would stall a GPU at every step
             low, high = (int(value) for value in y.aminmax())

@@ -21,6 +21,10 @@ from sncl.training.fleet import run_in_threads
 from sncl.training.learner import Learner
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # within torch itself
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),  # its compiler's advice
+]
 VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 STATIC = [name for name in METHODS if make(name).static]
 ROWS = 8
