@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -16,14 +18,21 @@ class Memory:
 
     Everything random comes in as numbers drawn on the host, so how full the memory is and whether a batch admits
     anything is known there without asking the device. Behind the last row lies a spare one: rows that a device decided
-    not to admit are written there.
+    not to admit are written there. ``precision`` says what a field is kept in: its name and type -> type.
     """
 
-    def __init__(self, capacity: int, admission: Admission, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        capacity: int,
+        admission: Admission,
+        device: torch.device | str = "cpu",
+        precision: Callable[[str, torch.dtype], torch.dtype] | None = None,
+    ) -> None:
         if capacity < 1:
             raise SnclError(f"a memory holds at least 1 row, not {capacity}")
         self.admission = admission
         self.device = torch.device(device)
+        self.precision = precision or (lambda name, dtype: dtype)
         self._rows: Fields = {}  # each [capacity + 1, ...]
         self.count = Count(capacity)
 
@@ -109,7 +118,9 @@ class Memory:
         if missing:
             raise SnclError(f"this memory's admission needs {missing[0]!r} of every row, which the method leaves out")
         self._rows = {
-            name: torch.zeros((self.capacity + 1, *value.shape[1:]), dtype=value.dtype, device=self.device)
+            name: torch.zeros(
+                (self.capacity + 1, *value.shape[1:]), dtype=self.precision(name, value.dtype), device=self.device
+            )
             for name, value in incoming.items()
         }
 

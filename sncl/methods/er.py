@@ -7,7 +7,7 @@ import torch
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, end_to_end
 
 
 class ER(Method):
@@ -20,6 +20,6 @@ class ER(Method):
     draws = 1
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = torch.cat([now["x"], *(rows["x"] for rows in past)])
+        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
         y = torch.cat([now["y"], *(rows["y"] for rows in past)])
         return Outcome({"labels": label_losses(net(x).logits, y).mean()})

@@ -19,7 +19,7 @@ from sncl.methods.method import Ending, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, end_to_end
 
 
 class HAL(Method):
@@ -78,7 +78,7 @@ class HAL(Method):
         return super().parameter_groups(net, lr)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = torch.cat([now["x"], *(rows["x"] for rows in past)])
+        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
         y = torch.cat([now["y"], *(rows["y"] for rows in past)])
         return Outcome({"labels": label_losses(net(x).logits, y).mean()})
 

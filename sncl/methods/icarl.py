@@ -21,7 +21,7 @@ from sncl.memory.admission import AtBoundaries
 from sncl.methods.method import Ending, Method, Outcome
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, end_to_end
 
 CHUNK = 500  # rows in one pass over a task that has ended
 
@@ -71,7 +71,7 @@ class ICaRL(Method):
         return self.exemplars_per_batch
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = torch.cat([now["x"], *(rows["x"] for rows in past)])
+        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
         y = torch.cat([now["y"], *(rows["y"] for rows in past)])
         logits = net(x).logits.float()
         targets = F.one_hot(y, logits.shape[1]).to(logits.dtype)  # [rows, classes]

@@ -21,7 +21,7 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, end_to_end
 
 
 class MER(Method):
@@ -60,7 +60,7 @@ class MER(Method):
         if self.gamma != 1:
             here = parameters_to_vector(net.parameters()).detach()
             self.start.copy_(torch.where(self.taken == 0, here, self.start))
-        x = torch.cat([now["x"], *(rows["x"] for rows in past)])
+        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
         y = torch.cat([now["y"], *(rows["y"] for rows in past)])
         return Outcome({"labels": label_losses(net(x).logits, y).mean()})
 

@@ -79,6 +79,10 @@ class Method(nn.Module, ABC):
         """How many rows one of the draws asks for."""
         return usual
 
+    def stored_as(self, name: str, dtype: torch.dtype) -> torch.dtype:
+        """The precision the memory keeps a field in, if not its own."""
+        return dtype
+
     def backward(self, net: Tapped, losses: Fields) -> None:
         """Leave the step's gradient in the parameters: that of the sum of the losses."""
         total: Tensor = torch.stack(list(losses.values())).sum()

@@ -122,9 +122,11 @@ class SNCL(Method):
             refresh = {"slot": past[1]["slot"], "loss": again}
         if self.eta:
             losses["sparsity"] = self.eta / (1 + self.release * self.seen / 1000) * divergence(self.gates)
-        kept = {name: feature.to(self.stored) for name, feature in self._kept(here.features).items()}
-        remember = {"logits": here.logits, "loss": each, **under("features", kept)}
+        remember = {"logits": here.logits, "loss": each, **under("features", self._kept(here.features))}
         return Outcome(losses, remember, refresh)
+
+    def stored_as(self, name: str, dtype: torch.dtype) -> torch.dtype:
+        return self.stored if name.startswith("features/") else dtype
 
     def after_update(self, net: Tapped, now: Fields) -> None:
         self.seen += now["y"].shape[0]

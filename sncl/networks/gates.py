@@ -18,7 +18,7 @@ CVPR 2019.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -63,20 +63,13 @@ class Gate(nn.Module):
 
     def log_lambda(self) -> Tensor:
         r"""\log \lambda of every neuron, kept within ±10. [channels]"""
-        value: Tensor = self.log_spread
-        if self.parameterisation == "sigma":
-            value = value - 2 * torch.log(self.mu.abs() + 1e-7)
-        return value.clamp(-LOG_LAMBDA_LIMIT, LOG_LAMBDA_LIMIT)
+        return log_lambda(self.mu, self.log_spread, self.parameterisation)
 
     def deviation(self) -> Tensor:
         """The posterior's standard deviation. [channels]"""
         if self.parameterisation == "sigma":
             return torch.exp(0.5 * self.log_spread)
         return self.mu.abs() * torch.exp(0.5 * self.log_lambda())
-
-    def kl(self) -> Tensor:
-        r"""Sum over the neurons of 1/2 \log(1 + 1/\lambda), exact."""
-        return 0.5 * F.softplus(-self.log_lambda()).sum()
 
     def is_open(self) -> Tensor:
         r"""Which neurons carry signal: \lambda < 1. [channels]"""
@@ -142,9 +135,22 @@ def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
             yield name.rpartition(".")[0], module
 
 
-def divergence(found: Iterable[Gate]) -> Tensor:
-    """L_VBS: the KL divergence summed over all gates."""
-    return torch.stack([gate.kl() for gate in found]).sum()
+def log_lambda(mu: Tensor, log_spread: Tensor, parameterisation: Parameterisation) -> Tensor:
+    r"""\log \lambda, kept within ±10."""
+    value = log_spread
+    if parameterisation == "sigma":
+        value = value - 2 * torch.log(mu.abs() + 1e-7)
+    return value.clamp(-LOG_LAMBDA_LIMIT, LOG_LAMBDA_LIMIT)
+
+
+def divergence(found: Sequence[Gate]) -> Tensor:
+    r"""L_VBS: the sum over all neurons of all gates of KL = 1/2 \log(1 + 1/\lambda), exact.
+
+    The gates of a network are alike in their parameterisation and are taken together, which is much faster than one by
+    one.
+    """
+    mu, log_spread = torch.cat([gate.mu for gate in found]), torch.cat([gate.log_spread for gate in found])
+    return 0.5 * F.softplus(-log_lambda(mu, log_spread, found[0].parameterisation)).sum()
 
 
 def open_neurons(net: nn.Module) -> dict[str, Tensor]:

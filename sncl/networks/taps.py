@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.networks.norm import PassNorm
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, end_to_end
 
 
 class Activations(NamedTuple):
@@ -92,7 +91,7 @@ class Tapped(nn.Module):
         for norm in self.norms:
             norm.sizes = tuple(x.shape[0] for x in inputs)
         try:
-            logits, features = self(torch.cat(inputs))
+            logits, features = self(end_to_end(inputs))
         finally:
             for norm in self.norms:
                 norm.sizes = ()

@@ -97,7 +97,7 @@ class Unit(View):
         return self.still(x)
 
     def still(self, x: Tensor) -> Tensor:
-        return x.float() / 255
+        return x.to(torch.float32, copy=True).div_(255)
 
 
 @dataclass(frozen=True)

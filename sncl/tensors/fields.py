@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 Fields = dict[str, Tensor]
@@ -10,6 +13,19 @@ Fields = dict[str, Tensor]
 def rows(fields: Fields) -> int:
     """The length of the common first axis."""
     return next(iter(fields.values())).shape[0]
+
+
+def end_to_end(parts: Sequence[Tensor]) -> Tensor:
+    """``torch.cat``, without the copy where the parts are the pieces of one tensor, in order."""
+    whole = parts[0]._base if not torch.compiler.is_compiling() else None
+    if whole is None or whole.shape[0] != sum(part.shape[0] for part in parts) or not whole.is_contiguous():
+        return torch.cat(list(parts))
+    start = whole.data_ptr()
+    for part in parts:
+        if part._base is not whole or part.data_ptr() != start or part.shape[1:] != whole.shape[1:]:
+            return torch.cat(list(parts))
+        start += part.numel() * part.element_size()
+    return whole
 
 
 def under(prefix: str, fields: Fields) -> Fields:

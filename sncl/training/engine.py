@@ -84,11 +84,16 @@ class Step:
 
 def observe(method: Method, net: Tapped, view: View, memory: Memory | None, given: Fields) -> tuple[Outcome, Fields]:
     """The forward half of a step: make the views, replay and observe."""
-    now = {"x": view(given["x"], given["view"]), "y": given["y"]}
     past: list[Fields] = []
+    numbers = [given["view"]]
     while memory is not None and f"slot {len(past)}" in given:
-        rows = memory.sample(given[f"slot {len(past)}"])
-        past.append(rows | {"x": view(rows["x"], given[f"replay view {len(past)}"])})
+        numbers.append(given[f"replay view {len(past)}"])
+        past.append(memory.sample(given[f"slot {len(past)}"]))
+    now, *past = ({"x": given["x"], "y": given["y"]}, *past)
+    views = view(torch.cat([now["x"], *(rows["x"] for rows in past)]), torch.cat(numbers))  # all at once
+    start = 0
+    for rows in (now, *past):
+        rows["x"] = views[start : (start := start + rows["x"].shape[0])]
     return method.observe(net, now, tuple(past)), now
 
 

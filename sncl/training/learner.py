@@ -112,7 +112,9 @@ class Learner:
             device=("gates",),  # and what else the network draws by itself, as dropout does
             on=self.device,
         )
-        self.memory = Memory(memory, self.method.admission, self.device) if self.method.draws else None
+        self.memory = None
+        if self.method.draws:
+            self.memory = Memory(memory, self.method.admission, self.device, self.method.stored_as)
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
         self._example: tuple[list[int], str] | None = None

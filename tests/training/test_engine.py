@@ -21,9 +21,9 @@ from sncl.training.fleet import run_in_threads
 from sncl.training.learner import Learner
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # within torch itself
-    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),  # its compiler's advice
+pytestmark = [  # what torch's compiler has to say about itself
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 STATIC = [name for name in METHODS if make(name).static]
@@ -69,17 +69,24 @@ def same(first: Learner, second: Learner) -> bool:
 
 @GPU
 @pytest.mark.parametrize("name", STATIC)
-def test_eager_and_graph_agree(name: str) -> None:
-    """In single precision to a relative 1e-3 of the weights' movement: the compiler only reorders sums."""
-    eager, graph = (learner(name, engine, precision="float32") for engine in ("eager", "graph"))
-    start = {key: value.detach().clone() for key, value in eager.body.state_dict().items()}
-    for each in (eager, graph):
-        feed(each, images(10))
-    theirs = dict(graph.net.named_parameters())
-    for key, value in eager.net.named_parameters():
-        begun = start.get(key.removeprefix("body."), value)
-        moved = (value - begun).norm()
-        assert (value - theirs[key]).norm() <= 0.02 * moved + 1e-5, key
+def test_eager_and_graph_make_the_same_step(name: str, tmp_path: Path) -> None:
+    """From the same state, in single precision: the compiler only reorders sums. (Many steps would differ: so small a
+    network under BatchNorm turns a millionth into everything within ten of them.)"""
+    rows = images(8)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        begun, eager, graph = (learner(name, each, precision="float32") for each in ("eager", "eager", "graph"))
+        feed(begun, rows, stop=7)
+        begun.save(tmp_path / "checkpoint")
+        for each in (eager, graph):
+            each.load(tmp_path / "checkpoint")
+            feed(each, rows, start=7)
+    before, ours, theirs = (
+        torch.cat([value.detach().flatten() for value in each.net.parameters()]) for each in (begun, eager, graph)
+    )
+    moved = float((ours - before).norm())
+    assert moved > 0
+    assert float((ours - theirs).norm()) <= 1e-3 * moved
+    assert eager.steps == graph.steps == 8
 
 
 @GPU
@@ -106,8 +113,8 @@ def test_no_step_waits_for_the_gpu(name: str) -> None:
     subject = learner(name)
     for x, y in rows[:15]:
         subject.learn(x, y)
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         for x, y in rows[15:]:
             subject.learn(x, y)
     finally:
