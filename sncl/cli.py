@@ -1,4 +1,4 @@
-"""The command line: ``sncl list | train | demo | data``."""
+"""The command line: ``sncl list | train | demo | bench | data``."""
 
 from __future__ import annotations
 
@@ -128,6 +128,7 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16 (auto: bfloat16 on a GPU)")] = "auto",
     engine: Annotated[str, typer.Option(help="auto, eager or graph (auto: a CUDA graph on a GPU)")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="CPU threads of one run (default: 1; ResNets: all cores)")] = None,
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
     as_json: JsonOption = False,
@@ -161,6 +162,7 @@ def train(
             device=device,
             precision=precision,
             engine=engine,
+            threads=threads,
             settings=settings,
         )
         place = Path("runs") / experiment.name() if folder is None else folder
@@ -204,6 +206,59 @@ def demo(
         if picture is not None:
             draw(results, picture)
             err.print(f"picture: {picture}")
+
+
+@app.command("bench")
+def bench_command(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    stream: Annotated[str | None, typer.Option(help="Only the shapes of perm-mnist or seq-cifar10")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
+    from sncl.bench import SHAPES, bench
+    from sncl.bench import as_json as to_json
+    from sncl.training.learner import choose_device
+
+    place = str(choose_device(device))
+    with err.status("measuring ...") as status:
+        streams = tuple(SHAPES) if stream is None else (stream,)
+        rows, outside = bench(place, streams, lambda what: status.update(f"measuring {what}"))
+    if as_json:
+        print_json(to_json(rows, outside))
+        return
+    headings = ["stream", "method", "memory", "runs", "ms a step", "bound, ms", "ratio", "images/s", "peak MB"]
+    cells = [
+        [
+            row.stream,
+            row.method,
+            str(row.memory),
+            str(row.runs),
+            f"{row.ms_per_step:.2f}",
+            f"{row.bound_ms:.2f}",
+            f"{row.ratio:.2f}",
+            f"{row.images_per_s:,.0f}",
+            f"{row.peak_mb:,.0f}",
+        ]
+        for row in rows
+    ]
+    print_table(
+        headings, cells, title=f"one step on {place}; with several runs at once, time divided by the steps of all"
+    )
+    out.print()
+    headings = ["stream", "method", "outside steps", "evaluation, s", "checkpoints, s", "losses, s", "steps, s"]
+    cells = [
+        [
+            each.stream,
+            each.method,
+            f"{each.percent:.1f} %",
+            f"{each.evaluation_s:.1f}",
+            f"{each.checkpoints_s:.1f}",
+            f"{each.logging_s:.1f}",
+            f"{each.steps_s:.0f}",
+        ]
+        for each in outside
+    ]
+    print_table(headings, cells, title="a whole run, reckoned from its parts")
 
 
 @data_app.callback()

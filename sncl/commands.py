@@ -11,14 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sncl.errors import SnclError
 from sncl.experiment import Experiment, exact_kernels, perform, plan
 from sncl.results import READOUT_TITLES, group, readouts, spread
-from sncl.streams.benchmarks import STREAMS
 from sncl.training.fleet import cores, run_all, run_in_threads
 from sncl.training.run import Moment
 
@@ -83,17 +81,10 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
                 return run_in_threads(work, jobs, RUNS_ON_A_GPU, watch)
-        small = all(STREAMS[job.experiment.stream].network == "mlp" for job in jobs)
-        at_once = min(len(jobs), cores())
-        threads = 1 if small else max(1, cores() // at_once)
         if len(jobs) == 1:
-            before = torch.get_num_threads()
-            torch.set_num_threads(threads)
-            try:
-                return [work(job, partial(watch, number)) for number, job in enumerate(jobs)]
-            finally:
-                torch.set_num_threads(before)
-        return run_all(work, jobs, at_once, threads, watch)
+            return [work(jobs[0], partial(watch, 0))]
+        threads = max(job.experiment.threads for job in jobs)
+        return run_all(work, jobs, max(1, cores() // threads), watch)
 
 
 def demo_jobs(seeds: int, folder: Path) -> list[Job]:

@@ -10,7 +10,8 @@ import hashlib
 import json
 import math
 import platform
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from sncl.streams.stream import Stream
 from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.engine import choose_engine, choose_precision
+from sncl.training.fleet import cores
 from sncl.training.learner import Learner, choose_device
 from sncl.training.run import CHECKPOINT, Scores, Watch, open_fraction, run
 
@@ -55,6 +57,7 @@ class Experiment:
     device: str
     precision: str
     engine: str
+    threads: int
     settings: Settings
 
     def identity(self) -> dict[str, Any]:
@@ -78,6 +81,7 @@ def plan(
     device: str = "auto",
     precision: str = "auto",
     engine: str = "auto",
+    threads: int | None = None,
     settings: dict[str, str] | None = None,
 ) -> Experiment:
     """Fill in the defaults and check every name and value, before anything is loaded or written."""
@@ -110,6 +114,10 @@ def plan(
     place = choose_device(device)
     if place.type not in ("cpu", "cuda"):
         raise SnclError(f"runs are made on cpu or cuda, not on {device!r}")
+    if threads is None:  # a small network gains more from several runs at once; a GPU's host has nothing to share out
+        threads = 1 if benchmark.network == "mlp" or place.type == "cuda" else cores()
+    if threads < 1:
+        raise SnclError(f"--threads is at least 1, not {threads}")
     asked = str(chosen.get("split", benchmark.tasks)).partition("x")[0]  # a split that is none fails with the stream
     return Experiment(
         stream=stream,
@@ -122,6 +130,7 @@ def plan(
         device=str(place),
         precision=str(choose_precision(precision, place)).removeprefix("torch."),
         engine=choose_engine(engine, place, made),
+        threads=threads,
         settings=chosen,
     )
 
@@ -200,7 +209,7 @@ def perform(
     learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock", timeout=0), exact_kernels():
+        with FileLock(folder / ".lock", timeout=0), exact_kernels(), on_threads(experiment.threads):
             for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
                 left.unlink()
             write_json(folder / EXPERIMENT, experiment.identity())
@@ -217,6 +226,17 @@ def perform(
 def exact_kernels() -> AbstractContextManager[None]:
     """Convolutions that give the same bits every time, and are not chosen by timing them."""
     return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Compute on so many cores: how a sum is split among them moves its last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
@@ -284,7 +304,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
                 "python": platform.python_version(),
             },
             "device": torch.cuda.get_device_name() if experiment.device.startswith("cuda") else platform.machine(),
-            "threads": torch.get_num_threads(),
+            "threads": experiment.threads,
             "precision": experiment.precision,
             "engine": experiment.engine,
             "epochs": experiment.epochs,

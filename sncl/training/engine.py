@@ -69,9 +69,14 @@ class Step:
 
     def __call__(self, given: Fields) -> Outcome:
         device = given["x"].device.type
+        past: list[Fields] = []
+        while f"slot {len(past)}" in given and self.memory is not None:
+            past.append(self.memory.sample(given[f"slot {len(past)}"]))
+        numbers = [given["view"], *(given[f"replay view {draw}"] for draw in range(len(past)))]
+        now = {"x": given["x"], "y": given["y"]}
         self.optimizer.zero_grad()
         with torch.autocast(device, self.precision) if self.precision != torch.float32 else nullcontext():
-            outcome, now = self.observe(self.method, self.net, self.view, self.memory, given)
+            outcome, now = self.observe(self.method, self.net, self.view, now, tuple(past), numbers)
         self.method.backward(self.net, outcome.losses)
         self.optimizer.step()
         losses, remember, refresh = ({name: value.detach() for name, value in part.items()} for part in outcome)
@@ -82,19 +87,16 @@ class Step:
         return Outcome(losses, remember, refresh)
 
 
-def observe(method: Method, net: Tapped, view: View, memory: Memory | None, given: Fields) -> tuple[Outcome, Fields]:
-    """The forward half of a step: make the views, replay and observe."""
-    past: list[Fields] = []
-    numbers = [given["view"]]
-    while memory is not None and f"slot {len(past)}" in given:
-        numbers.append(given[f"replay view {len(past)}"])
-        past.append(memory.sample(given[f"slot {len(past)}"]))
-    now, *past = ({"x": given["x"], "y": given["y"]}, *past)
-    views = view(torch.cat([now["x"], *(rows["x"] for rows in past)]), torch.cat(numbers))  # all at once
-    start = 0
-    for rows in (now, *past):
-        rows["x"] = views[start : (start := start + rows["x"].shape[0])]
-    return method.observe(net, now, tuple(past)), now
+def observe(
+    method: Method, net: Tapped, view: View, now: Fields, past: tuple[Fields, ...], numbers: list[Tensor]
+) -> tuple[Outcome, Fields]:
+    """The forward half of a step: all images through the view at once, and what the method makes of them."""
+    batches = (now, *past)
+    views = view(torch.cat([rows["x"] for rows in batches]), torch.cat(numbers))
+    seen, start = [], 0
+    for rows in batches:
+        seen.append(rows | {"x": views[start : (start := start + rows["x"].shape[0])]})
+    return method.observe(net, seen[0], tuple(seen[1:])), seen[0]
 
 
 class Eager:

@@ -29,7 +29,6 @@ def run_all(
     function: Callable[[Any, Report], Any],
     jobs: Sequence[Any],
     workers: int,
-    threads: int = 1,
     watch: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
     """``function(job, report)`` for every job, ``workers`` at a time; the results in the order of the jobs.
@@ -54,7 +53,7 @@ def run_all(
 
     try:
         for _ in range(min(workers, len(jobs))):
-            give(_hire(function, threads, processes))
+            give(_hire(function, processes))
         while busy:
             for link in wait(list(busy)):
                 assert isinstance(link, Connection)
@@ -73,7 +72,7 @@ def run_all(
                 else:
                     failed[number] = value
                 if waiting:
-                    give(link if kind != "death" else _hire(function, threads, processes))
+                    give(link if kind != "death" else _hire(function, processes))
     finally:
         for link, process in processes.items():
             process.terminate()
@@ -126,11 +125,11 @@ def run_in_threads(
     return [each.result() for each in waiting]
 
 
-def _hire(function: Callable[..., Any], threads: int, processes: dict[Connection, BaseProcess]) -> Connection:
+def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess]) -> Connection:
     """Start a worker; the line to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, function, threads), daemon=True)
+    process = context.Process(target=_serve, args=(there, function), daemon=True)
     # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it. The tracker that
     # multiprocessing starts with its first process would unblock the signal again, so it comes first.
     resource_tracker.ensure_running()
@@ -144,12 +143,9 @@ def _hire(function: Callable[..., Any], threads: int, processes: dict[Connection
     return here
 
 
-def _serve(link: Connection, function: Callable[..., Any], threads: int) -> None:
+def _serve(link: Connection, function: Callable[..., Any]) -> None:
     """What a worker does: one job after the other."""
     Thread(target=_follow, daemon=True).start()
-    import torch
-
-    torch.set_num_threads(threads)
     while True:
         job = link.recv()
         try:

@@ -39,17 +39,9 @@ def work(job, report):
         time.sleep(0.5)
     Path(folder, f"{what} was done").touch()
     report(("ended", what))
-    return what, os.getpid(), torch.threads
+    return what, os.getpid()
 """
-# The fleet asks one thing of torch. Standing in for it saves every worker seconds of loading; the runs of several seeds
-# in test_cli.py go through the real one.
-TORCH = """
-threads = None
-
-def set_num_threads(number):
-    global threads
-    threads = number
-"""
+TORCH = ""  # standing in for the real one saves every worker seconds of loading; test_cli.py goes through that
 SCRIPT = """
 import sys
 from fleet_jobs import work
@@ -75,11 +67,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_results_come_in_the_order_of_the_jobs_and_reports_by_their_number(work: Any, tmp_path: Path) -> None:
     reports: dict[int, list[Any]] = defaultdict(list)
     jobs = [(what, str(tmp_path)) for what in ("late", "one", "two", "three")]
-    results = run_all(work, jobs, 2, threads=3, watch=lambda number, report: reports[number].append(report))
-    assert [what for what, _, _ in results] == ["late", "one", "two", "three"]
-    assert {threads for _, _, threads in results} == {3}
+    results = run_all(work, jobs, 2, watch=lambda number, report: reports[number].append(report))
+    assert [what for what, _ in results] == ["late", "one", "two", "three"]
     assert reports == {number: [("began", what), ("ended", what)] for number, (what, _) in enumerate(jobs)}
-    assert os.getpid() not in {process for _, process, _ in results}
+    assert os.getpid() not in {process for _, process in results}
 
 
 def test_a_failing_job_does_not_stop_the_others_and_its_error_surfaces(work: Any, tmp_path: Path) -> None:
