@@ -178,15 +178,28 @@ def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn
     rows = label.shape[0]
     if rows <= capacity:
         return torch.ones_like(label, dtype=torch.bool)
-    order = loss.argsort(stable=True)
-    order = order[label[order].argsort(stable=True)]  # by class, inside a class by loss
+    order = by_class_and_loss(label, loss)
     sorted_label = label[order]
-    starts = torch.ones_like(sorted_label, dtype=torch.bool)
+    starts = torch.zeros_like(label)
     starts[1:] = sorted_label[1:] != sorted_label[:-1]
-    member = starts.cumsum(0) - 1  # which class, counted from the smallest label
-    counts = torch.zeros_like(member).scatter_add_(0, member, torch.ones_like(member))
+    member = starts.cumsum(0)  # which class, counted from the smallest label
+    classes = rows if label.is_cuda else int(member[-1]) + 1
+    counts = torch.zeros(classes, dtype=torch.int64, device=label.device)
+    counts.scatter_add_(0, member, torch.ones_like(member))
     start = counts.cumsum(0) - counts
     rank = torch.arange(rows, device=label.device) - start[member]
     share, size = shares(counts, capacity, turn)[member].double(), counts[member].double()
     stays = ((rank + 1) * share / size + offset).floor() > (rank * share / size + offset).floor()
     return torch.empty_like(stays).index_copy_(0, order, stays)
+
+
+def by_class_and_loss(label: Tensor, loss: Tensor) -> Tensor:
+    """The rows in the order of their class, inside a class of their loss; of equal losses the first row first."""
+    rows = label.shape[0]
+    if label.is_cuda or rows > 2**20 or int(label.max()) >= 2**11:
+        order = loss.argsort(stable=True)
+        return order[label[order].argsort(stable=True)]
+    # One whole number says it all: the bits of a float that is not negative are in the order of its value. NumPy sorts
+    # thousands of them five times as fast as torch, but keeps no order among equal ones; these are all different.
+    key = (label << 51) + (loss.float().view(torch.int32).long() << 20) + torch.arange(rows)
+    return torch.from_numpy(key.numpy().argsort())

@@ -82,7 +82,7 @@ def test_sncl_equals_its_equation() -> None:
     assert torch.allclose(outcome.losses["past_labels"], 0.7 * cross_entropy(z2.logits, second["y"]))
     assert torch.allclose(outcome.losses["sparsity"], 0.01 / (1 + 3.0 * 0.5) * divergence(method.gates))
     assert torch.allclose(outcome.remember["loss"], each)
-    assert torch.allclose(outcome.remember["features/layer1.1"], z.features["layer1.1"].half())
+    assert torch.allclose(outcome.remember["features/layer1.1"], z.features["layer1.1"])
     assert torch.equal(outcome.refresh["slot"], second["slot"])
 
 
@@ -97,6 +97,16 @@ def trained(method: SNCL | DER) -> Learner:
     for x, y in blobs(25):
         learner.learn(x, y)
     return learner
+
+
+def test_features_are_stored_in_half_precision_unless_told_otherwise() -> None:
+    for stored, dtype in (("float16", torch.float16), ("float32", torch.float32)):
+        fields = trained(SNCL(alpha=0.7, beta=0.3, gamma=1.0, eta=0.01, stored=stored)).memory.fields  # type: ignore[union-attr]
+        assert {name: value.dtype for name, value in fields.items() if name.startswith("features/")} == {
+            "features/layer1.1": dtype,
+            "features/layer2.1": dtype,
+        }
+        assert fields["logits"].dtype == fields["loss"].dtype == torch.float32
 
 
 def weights(learner: Learner) -> Tensor:

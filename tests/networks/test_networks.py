@@ -181,7 +181,7 @@ def test_gates_attach_to_any_network_and_copies_have_their_own(make: type[nn.Mod
             gate.mu.zero_()
     assert torch.allclose(net.eval()(x), plain, atol=1e-6)
     assert not torch.allclose(twin.eval()(x), plain, atol=1e-3)
-    divergence(gate for _, gate in gates(net)).backward()
+    divergence([gate for _, gate in gates(net)]).backward()
     assert all(gate.log_spread.grad is not None for _, gate in gates(net))
 
 
