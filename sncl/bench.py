@@ -95,18 +95,17 @@ def bench(
     for stream in streams:
         small = STREAMS[stream].network == "mlp"
         several = RUNS if small or device.startswith("cuda") else RUNS[:1]  # a ResNet fills a CPU by itself
-        bounds: dict[int, float] = {}
         for method in METHODS:
+            alone = {}
             for memory in MEMORIES:
                 watch(f"{stream}, {method}, memory {memory}")
-                experiment = plan(stream, method, memory=memory, device=device)
-                row, more = measure(experiment, bounds)
-                rows.append(row)
+                alone[memory], more = measure(plan(stream, method, memory=memory, device=device))
+                rows.append(alone[memory])
                 outside += [more] if memory == MEMORIES[0] else []
             for runs in several[1:]:
                 watch(f"{stream}, {method}, {runs} runs at once")
-                alone = rows[-1] if rows[-1].runs == 1 else next(row for row in reversed(rows) if row.runs == 1)
-                rows.append(together(plan(stream, method, memory=MEMORIES[0], device=device), alone, runs))
+                experiment = plan(stream, method, memory=MEMORIES[0], device=device)
+                rows.append(together(experiment, alone[MEMORIES[0]], runs))
     return rows, outside
 
 
@@ -154,12 +153,13 @@ def total_rows(experiment: Experiment, stream: Stream) -> int:
 
 
 def rows_of_a_step(learner: Learner, stream: Stream) -> int:
-    draws = range(learner.method.draws)
-    return stream.batch_size + sum(learner.method.replayed_rows(draw, learner.replay) for draw in draws)
+    assert learner.memory is not None
+    wanted = (learner.method.replayed_rows(draw, learner.replay) for draw in range(learner.method.draws))
+    return stream.batch_size + sum(min(rows, learner.memory.capacity) for rows in wanted)
 
 
-def measure(experiment: Experiment, bounds: dict[int, float]) -> tuple[Row, Outside]:
-    """One run alone, timed in turns with the bare network; ``bounds`` keeps what the latter needs for so many rows."""
+def measure(experiment: Experiment) -> tuple[Row, Outside]:
+    """One run alone, timed in turns with the bare network."""
     with exact_kernels(), on_threads(experiment.threads):
         if experiment.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()
@@ -171,7 +171,7 @@ def measure(experiment: Experiment, bounds: dict[int, float]) -> tuple[Row, Outs
         for _ in range(ROUNDS if steps > 1 else 2):
             times.append(timed(lambda: learner.learn(*next(batches)), steps, learner.device))
             bare_times.append(timed(bare, bare_steps, learner.device) * factor)
-        ms, bounds[rows] = 1000 * median(times), 1000 * median(bare_times)
+        ms, bound_ms = 1000 * median(times), 1000 * median(bare_times)
         row = Row(
             device=experiment.device,
             stream=experiment.stream,
@@ -179,8 +179,8 @@ def measure(experiment: Experiment, bounds: dict[int, float]) -> tuple[Row, Outs
             memory=experiment.memory,
             runs=1,
             ms_per_step=ms,
-            bound_ms=bounds[rows],
-            ratio=ms / bounds[rows],
+            bound_ms=bound_ms,
+            ratio=ms / bound_ms,
             images_per_s=1000 * rows / ms,
             peak_mb=peak_mb(experiment.device),
         )
@@ -281,7 +281,6 @@ def together(experiment: Experiment, alone: Row, runs: int) -> Row:
     ms = 1000 * wall / (steps * runs)
     return replace(
         alone,
-        memory=experiment.memory,
         runs=runs,
         ms_per_step=ms,
         ratio=ms / alone.bound_ms,
