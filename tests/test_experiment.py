@@ -15,6 +15,7 @@ from sncl.methods.table import METHODS, make
 from sncl.streams.benchmarks import STREAMS
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
+from sncl.training.fleet import cores
 from sncl.training.run import CHECKPOINT, Moment, run
 
 DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
@@ -38,6 +39,22 @@ def equal(one: Fields, other: Fields) -> bool:
 
 
 # --- the plan ----------------------------------------------------------------------------------------------------
+
+
+def test_what_moves_the_last_bits_belongs_to_the_experiment() -> None:
+    usual = plan("seq-digits", "er", device="cpu")
+    assert (usual.precision, usual.engine, usual.threads) == ("float32", "eager", 1)
+    other = plan("seq-digits", "er", device="cpu", threads=2)
+    assert other.threads == 2 and other.identity() != usual.identity() and other.name() != usual.name()
+    assert plan("seq-cifar10", "er", device="cpu").threads == cores()
+
+
+def test_a_run_computes_on_its_threads_and_leaves_them_as_they_were(tmp_path: Path) -> None:
+    seen = []
+    before = torch.get_num_threads()
+    experiment = plan("seq-digits", "er", tasks=1, epochs=1, device="cpu", threads=2)
+    result = perform(experiment, tmp_path / "run", watch=lambda moment: seen.append(torch.get_num_threads()))
+    assert set(seen) == {2} and torch.get_num_threads() == before and result["manifest"]["threads"] == 2
 
 
 def test_a_plan_fills_in_what_was_not_said() -> None:

@@ -6,6 +6,7 @@ small was drawn on the host before and comes in with the batch.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -148,10 +149,10 @@ class Graph(Eager):
         if captured is None:
             inputs, buffer = {name: value.clone() for name, value in direct.items()}, host.to(self.device)
             with COMPILING, self.random.as_global("gates"):
-                if shapes not in self._captured:
-                    self._captured[shapes] = None
-                    return self.compiled(inputs | _unpack(buffer, packed))
-                self._captured[shapes] = captured = self._capture(inputs, buffer, packed)
+                captured = self._capture(inputs, buffer, packed) if shapes in self._captured else None
+                self._captured[shapes] = captured
+                if captured is None:
+                    return self._compiled_step(inputs | _unpack(buffer, packed))
         for name, value in direct.items():
             captured.inputs[name].copy_(value)
         captured.packed.copy_(host, non_blocking=True)
@@ -162,11 +163,27 @@ class Graph(Eager):
     def forget(self) -> None:
         self._captured = {}
 
+    def _compiled_step(self, given: Fields) -> Outcome:
+        """A step that is not captured; from the first one on without the compiler, where there is none that works."""
+        try:
+            return self.compiled(given)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            what = str(error).strip().partition("\n")[0]
+            warnings.warn(f"the training step cannot be compiled here and runs slower: {what}", stacklevel=2)
+            self.compiled = self.step
+            return self.compiled(given)
+
     def _capture(self, inputs: Fields, buffer: Tensor, packed: Fields) -> _Capture:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            outcome = self.compiled(inputs | _unpack(buffer, packed))
-            losses = torch.stack(list(outcome.losses.values()))
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                outcome = self.compiled(inputs | _unpack(buffer, packed))
+                losses = torch.stack(list(outcome.losses.values()))
+        except RuntimeError as error:
+            raise SnclError(
+                "a step of this network cannot be captured as a CUDA graph, since it asks the GPU for a value; use "
+                'engine="eager" (--engine eager)'
+            ) from error
         return _Capture(graph, inputs, buffer, losses, outcome)
 
 
@@ -195,5 +212,6 @@ def compiled_observe() -> Callable[..., tuple[Outcome, Fields]]:
 
     Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.
     """
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, VARIANTS)
     compiled: Any = torch.compile(observe, dynamic=False, options={"fallback_random": True, "deterministic": True})
     return compiled  # type: ignore[no-any-return]
