@@ -160,7 +160,7 @@ def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
     below = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])  # rows in the smaller classes
     larger = classes - torch.arange(classes, device=counts.device)  # classes from here on
     levels = (capacity - below) // larger
-    level = levels[(ordered > levels).int().argmax()]  # the first class that does not fit whole
+    level = levels.gather(0, (ordered > levels).int().argmax(0, keepdim=True))  # the first class that does not fit
     share = counts.minimum(level)
     above = counts > level
     left = capacity - share.sum()
@@ -199,7 +199,9 @@ def by_class_and_loss(label: Tensor, loss: Tensor) -> Tensor:
     if label.is_cuda or rows > 2**20 or int(label.max()) >= 2**11:
         order = loss.argsort(stable=True)
         return order[label[order].argsort(stable=True)]
-    # One whole number says it all: the bits of a float that is not negative are in the order of its value. NumPy sorts
-    # thousands of them five times as fast as torch, but keeps no order among equal ones; these are all different.
-    key = (label << 51) + (loss.float().view(torch.int32).long() << 20) + torch.arange(rows)
+    # One whole number says it all. NumPy sorts thousands of them five times as fast as torch, but keeps no order among
+    # equal ones; these are all different. The bits of a float are in the order of its value, below zero backwards.
+    bits = (loss.float() + 0.0).view(torch.int32)  # -0.0 is 0.0
+    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    key = (label << 52) + (bits.long() << 20) + torch.arange(rows)
     return torch.from_numpy(key.numpy().argsort())

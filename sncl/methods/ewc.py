@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
 
-from sncl.methods.gradients import per_sample_gradients
+from sncl.methods.gradients import per_sample_gradients, trained, weight_vector
 from sncl.methods.method import Ending, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
@@ -48,13 +47,13 @@ class OEWC(Method):
         self.anchor: Tensor  # [parameters]
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
-        weights = parameters_to_vector(net.parameters()).detach()
+        weights = weight_vector(net).detach()
         self.register_buffer("fisher", torch.zeros_like(weights))
         self.register_buffer("anchor", weights.clone())
         return Tapped(net)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        away = parameters_to_vector(net.parameters()) - self.anchor
+        away = weight_vector(net) - self.anchor
         return Outcome(
             {
                 "labels": label_losses(net(now["x"]).logits, now["y"]).mean(),
@@ -68,7 +67,7 @@ class OEWC(Method):
         for x, y in zip(ending.rows["x"].split(chunk), ending.rows["y"].split(chunk), strict=True):
             found += squared_gradients(net, ending.view(x), y)
         self.fisher.mul_(self.decay).add_(found / len(ending.rows["y"]))
-        self.anchor.copy_(parameters_to_vector(net.parameters()).detach())
+        self.anchor.copy_(weight_vector(net).detach())
         return None
 
 
@@ -94,8 +93,8 @@ def squared_gradients(net: Tapped, x: Tensor, y: Tensor) -> Tensor:
         for handle in handles:
             handle.remove()
     likelihood = (-each.detach()).exp()  # p(y_n | x_n)
-    covered = [id(parameter) for layer, _, _ in calls for parameter in layer.parameters()]
-    once = sorted(covered) == sorted(id(parameter) for parameter in net.parameters())  # each in one call of one layer
+    covered = [id(parameter) for layer, _, _ in calls for parameter in trained(layer)]
+    once = sorted(covered) == sorted(id(parameter) for parameter in trained(net))  # each in one call of one layer
     if not (once and all(a.dim() == 2 and len(a) == len(y) for _, a, _ in calls)):
         rows = per_sample_gradients(net, x, y)
         return torch.cat([likelihood @ value.flatten(1).square_() for value in rows.values()])
@@ -105,4 +104,4 @@ def squared_gradients(net: Tapped, x: Tensor, y: Tensor) -> Tensor:
         weighted = likelihood[:, None] * d.square()  # [rows, outputs]
         parts = {"weight": weighted.T @ a.square(), "bias": weighted.sum(0)}
         squares |= {id(parameter): parts[name] for name, parameter in layer.named_parameters()}
-    return torch.cat([squares[id(parameter)].flatten() for parameter in net.parameters()])
+    return torch.cat([squares[id(parameter)].flatten() for parameter in trained(net)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from sncl.methods.terms import label_losses
@@ -12,12 +12,13 @@ from sncl.tensors.fields import Fields
 
 
 def per_sample_gradients(net: Tapped, x: Tensor, y: Tensor) -> Fields:
-    """The gradient of every row's cross-entropy: parameter name -> [rows, *shape].
+    """The gradient of every row's cross-entropy: name of a trained parameter -> [rows, *shape].
 
     In evaluation mode, where a row's loss is its own. The result is as large as ``rows`` networks: chunk the rows.
     """
-    parameters = {name: value.detach() for name, value in net.body.named_parameters()}
-    buffers = {name: value.detach() for name, value in net.body.named_buffers()}
+    parameters = {name: value.detach() for name, value in net.body.named_parameters() if value.requires_grad}
+    fixed = {name: value.detach() for name, value in net.body.named_parameters() if not value.requires_grad}
+    buffers = {name: value.detach() for name, value in net.body.named_buffers()} | fixed
 
     def loss(parameters: Fields, row: Tensor, label: Tensor) -> Tensor:
         logits = functional_call(net.body, (parameters, buffers), (row.unsqueeze(0),))
@@ -33,20 +34,30 @@ def flat(gradients: Fields) -> Tensor:
     return torch.cat([value.flatten(1) for value in gradients.values()], dim=1)
 
 
+def trained(net: nn.Module) -> list[nn.Parameter]:
+    """The parameters that are trained; every vector here is in their order."""
+    return [value for value in net.parameters() if value.requires_grad]
+
+
+def weight_vector(net: nn.Module) -> Tensor:
+    """The trained parameters as one vector, which can be differentiated. [parameters]"""
+    return torch.cat([value.flatten() for value in trained(net)])
+
+
 def gradient_of(net: Tapped, loss: Tensor) -> Tensor:
     """The gradient of a loss as one vector; zero where it does not reach. [parameters]"""
-    wanted = [value for value in net.parameters() if value.requires_grad]
+    wanted = trained(net)
     return torch.cat([part.flatten() for part in torch.autograd.grad(loss, wanted, materialize_grads=True)])
 
 
 def gradient_vector(net: Tapped) -> Tensor:
     """The gradients that lie in the parameters, as one vector; zero where there is none. [parameters]"""
-    trained = [value for value in net.parameters() if value.requires_grad]
-    return torch.cat([(torch.zeros_like(value) if value.grad is None else value.grad).flatten() for value in trained])
+    gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in trained(net)]
+    return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 def set_gradient_vector(net: Tapped, vector: Tensor) -> None:
     """Put a vector back as the parameters' gradients."""
-    parameters = [value for value in net.parameters() if value.requires_grad]
+    parameters = trained(net)
     for parameter, part in zip(parameters, vector.split([value.numel() for value in parameters]), strict=True):
         parameter.grad = part.view_as(parameter).clone()

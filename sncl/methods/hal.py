@@ -87,14 +87,15 @@ class HAL(Method):
         made = len(self.anchors) - len(self.present)
         if made:
             anchors, used = self.anchors[:made], self.used[:made]
-            with torch.no_grad():
-                ahead = {
-                    name: theta - self.lr * theta.grad
-                    for name, theta in net.named_parameters()
-                    if theta.grad is not None
-                }
-                kept = functional_call(net, ahead, (anchors,)).logits
-            moved = (net(anchors).logits - kept).square().mean(1)  # [anchors]
+            with evaluating(net):  # as they were made, and as the network will be asked
+                with torch.no_grad():
+                    ahead = {
+                        name: theta - self.lr * theta.grad
+                        for name, theta in net.named_parameters()
+                        if theta.grad is not None
+                    }
+                    kept = functional_call(net, ahead, (anchors,)).logits
+                moved = (net(anchors).logits - kept).square().mean(1)  # [anchors]
             (self.strength * (moved * used).sum() / used.sum().clamp(min=1)).backward()
 
     def after_update(self, net: Tapped, now: Fields) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
 
 from sncl.errors import SnclError
+from sncl.methods.gradients import trained, weight_vector
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
@@ -50,7 +50,7 @@ class MER(Method):
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         if self.gamma != 1:  # theta_0; means nothing between two batches, so it is in no checkpoint
-            self.register_buffer("start", parameters_to_vector(net.parameters()).detach(), persistent=False)
+            self.register_buffer("start", weight_vector(net).detach(), persistent=False)
         return super().prepare(net, example, noise)
 
     def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ class MER(Method):
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         if self.gamma != 1:
-            here = parameters_to_vector(net.parameters()).detach()
+            here = weight_vector(net).detach()
             self.start.copy_(torch.where(self.taken == 0, here, self.start))
         x = end_to_end([now["x"], *(rows["x"] for rows in past)])
         y = torch.cat([now["y"], *(rows["y"] for rows in past)])
@@ -69,6 +69,6 @@ class MER(Method):
             return
         self.taken.add_(1).remainder_(self.steps)
         part = torch.where(self.taken == 0, self.gamma, 1.0)
-        parameters = list(net.parameters())
+        parameters = trained(net)
         for value, start in zip(parameters, self.start.split([each.numel() for each in parameters]), strict=True):
             value.copy_(start.view_as(value).lerp(value, part.to(value.dtype)))

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sncl.methods.gradients import gradient_vector
+from sncl.methods.gradients import gradient_vector, weight_vector
 from sncl.methods.method import Ending, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
@@ -48,7 +48,7 @@ class SI(Method):
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         tapped = Tapped(net)
-        weights = trained_weights(tapped).detach()
+        weights = weight_vector(tapped).detach()
         self.register_buffer("importance", torch.zeros_like(weights))
         self.register_buffer("path", torch.zeros_like(weights))
         self.register_buffer("start", weights.clone())
@@ -59,7 +59,7 @@ class SI(Method):
         return super().parameter_groups(net, lr)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        away = trained_weights(net) - self.start
+        away = weight_vector(net) - self.start
         return Outcome(
             {
                 "labels": label_losses(net(now["x"]).logits, now["y"]).mean(),
@@ -76,13 +76,8 @@ class SI(Method):
 
     @torch.no_grad()
     def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
-        weights = trained_weights(net)
+        weights = weight_vector(net)
         self.importance += self.path / ((weights - self.start).square() + self.damping)
         self.start.copy_(weights)
         self.path.zero_()
         return None
-
-
-def trained_weights(net: Tapped) -> Tensor:
-    """All parameters that are trained as one vector, in the order of :func:`gradient_vector`. [parameters]"""
-    return torch.cat([parameter.flatten() for parameter in net.parameters() if parameter.requires_grad])

@@ -18,15 +18,17 @@ from torch import Tensor
 from sncl.tensors.transfer import upload
 
 
-def remap(x: Tensor, pixels: Tensor) -> Tensor:
+def remap(x: Tensor, pixels: Tensor, blanks: bool = True) -> Tensor:
     """Put pixel ``pixels[..., p]`` of each image at place ``p``; the value ``height * width`` stands for blank (0).
 
     ``x`` is [rows, channels, height, width]; ``pixels`` is [height * width] (one map for all rows) or
-    [rows, height * width] (one for each).
+    [rows, height * width] (one for each). ``blanks=False`` promises that no place is blank, as in a permutation.
     """
-    padded = torch.nn.functional.pad(x.flatten(2), (0, 1))  # [rows, channels, pixels + 1], the last one blank
+    flat = x.flatten(2)  # [rows, channels, pixels]
+    if blanks:
+        flat = torch.nn.functional.pad(flat, (0, 1))  # the last one blank
     places = pixels if pixels.dim() == 1 else pixels[:, None]
-    return padded.gather(2, places.expand(x.shape[0], x.shape[1], -1)).reshape(x.shape)
+    return flat.gather(2, places.expand(x.shape[0], x.shape[1], -1)).reshape(x.shape)
 
 
 def rotation_map(angles: Tensor, height: int, width: int) -> Tensor:

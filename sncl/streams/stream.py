@@ -89,7 +89,8 @@ class Stream:
         x = self.x.index_select(0, rows)
         if self.maps is not None:
             single = self._domains[task]
-            x = remap(x, self.maps[phase.domains[positions]] if single is None else self.maps[single])
+            maps = self.maps[phase.domains[positions]] if single is None else self.maps[single]
+            x = remap(x, maps, self._blanks)
         y = self.y.index_select(0, rows)
         return upload(x, self.device), upload(y, self.device)
 
@@ -99,7 +100,7 @@ class Stream:
             rows, domains = self.test_phases[task]
             x = self.test_x[rows]
             if self.maps is not None:
-                x = remap(x, self.maps[domains[0]])  # a test task lies in one domain
+                x = remap(x, self.maps[domains[0]], self._blanks)  # a test task lies in one domain
             self._tests[task] = x.to(self.device), self.test_y[rows].to(self.device)
         return self._tests[task]
 
@@ -124,6 +125,12 @@ class Stream:
             maps=None if self.maps is None else self.maps.to(home),
             device=device,
         )
+
+    @cached_property
+    def _blanks(self) -> bool:
+        """Whether a pixel map leaves places blank: a rotation does, a permutation does not."""
+        height, width = self.shape[1:]
+        return self.maps is not None and int(self.maps.max()) == height * width
 
     @cached_property
     def _domains(self) -> tuple[int | None, ...]:
