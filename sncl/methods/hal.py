@@ -33,8 +33,9 @@ class HAL(Method):
     phi <- ``decay`` * phi + (1 - ``decay``) * mean features of the batch, from zero in every task.
 
     Departures: the memory is a reservoir, as in the published runs of 2020; the paper keeps a ring for each class.
-    phi and the anchors are made in evaluation mode, so that BatchNorm does not mix the classes, which are optimised all
-    at once. The look-ahead is a step of plain gradient descent, whatever the optimiser.
+    phi and the anchors are made and held in evaluation mode: BatchNorm would mix the classes, which are optimised all
+    at once, and its running statistics would be those of the anchors. The look-ahead is a step of plain gradient
+    descent, whatever the optimiser.
     """
 
     draws = 1
@@ -109,7 +110,7 @@ class HAL(Method):
             classes = torch.arange(len(self.present), device=y.device)
             with evaluating(net):
                 made = self._make_anchors(net, y, ending)
-            self.anchors[-len(classes) :] = made[classes % len(y)]  # copies, so that BatchNorm sees anchors only
+            self.anchors[-len(classes) :] = made[classes % len(y)]  # copies fill it up
             self.used[-len(classes) :] = (classes < len(y)).to(self.used.dtype)
         self.phi.zero_()
         self.present.zero_()

@@ -48,6 +48,23 @@ def learner(seed: int = 0, net: nn.Module | None = None) -> Learner:
     return Learner(net or MLP(INPUTS, CLASSES, WIDTH), method, memory=9, replay=4, lr=LR, seed=seed, device="cpu")
 
 
+def test_anchors_leave_the_statistics_of_batch_norm_alone() -> None:
+    method = HAL(strength=0.7, decay=0.5, feature_weight=0.1)
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % CLASSES
+    net = method.prepare(ResNet18(CLASSES, 3, 4), x[:2], generator(0))
+    method.parameter_groups(net, LR)
+    method.expand(net)
+    method.anchors[:CLASSES] = 100 + torch.randn(CLASSES, 3, 8, 8)
+    method.used[:CLASSES] = 1
+    alone = deepcopy(net)
+    alone(x)
+    method.backward(net, method.observe(net, {"x": x, "y": y}, ()).losses)
+    method.after_update(net, {"x": x, "y": y})
+    for (name, ours), theirs in zip(net.body.named_buffers(), alone.body.buffers(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
 def test_the_gradient_is_that_of_replay_plus_that_of_the_anchors() -> None:
     method = HAL(strength=0.7, decay=0.5, feature_weight=0.1)
     net = prepared(method)
