@@ -180,7 +180,8 @@ def test_mer_equals_its_steps_written_out(beta: float, gamma: float, inner: int)
         twin = deepcopy(learner)  # draws what the learner will draw
         for _ in range(inner):
             within = [value.detach().clone() for value in body.parameters()]
-            past = twin._replayed()
+            drawn = twin._replayed()
+            past = [twin.memory.sample(drawn["slot 0"])] if drawn else []  # type: ignore[union-attr]
             inputs = torch.cat([x, *(rows["x"] for rows in past)])
             labels = torch.cat([y, *(rows["y"] for rows in past)])
             body.zero_grad()

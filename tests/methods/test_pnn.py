@@ -24,7 +24,7 @@ INPUTS, CLASSES, WIDTH = 6, 4, 5
 
 def make(kind: str = "mlp", seed: int = 0) -> Learner:
     torch.manual_seed(0)
-    net = MLP(INPUTS, CLASSES, WIDTH) if kind == "mlp" else ResNet18(CLASSES, width=2)
+    net = MLP(INPUTS, CLASSES, WIDTH) if kind == "mlp" else ResNet18(CLASSES, width=4)
     return Learner(net, PNN(), lr=0.1, seed=seed, device="cpu")
 
 
