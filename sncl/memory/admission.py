@@ -51,6 +51,10 @@ class Admission(ABC):
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
         """One slot per incoming row, the capacity for a row that is not admitted. [rows]"""
 
+    def admits_none(self, count: Count, uniform: Tensor) -> bool:
+        """Whether it is plain that no row of a batch with these numbers can enter: the usual case in a long stream."""
+        return False
+
     def filled(self, count: Count) -> int:
         """How many slots hold a row: the first ones. Usually every row is taken while there is room."""
         return min(count.seen, count.capacity)
@@ -60,8 +64,16 @@ class Admission(ABC):
         return self.filled(count)
 
 
+def thins_all(count: Count, uniform: Tensor) -> bool:
+    """Whether a full reservoir lets none of these rows in: even the least number would not, if it were the first's."""
+    return count.seen >= count.capacity and float(uniform[:, 0].min()) * (count.seen + 1) >= count.capacity
+
+
 class Reservoir(Admission):
     """Every row ever seen is in the memory with equal probability (Vitter, 1985)."""
+
+    def admits_none(self, count: Count, uniform: Tensor) -> bool:
+        return thins_all(count, uniform)
 
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
         return reservoir_slots(count.seen, count.capacity, uniform[:, 0])
@@ -118,10 +130,11 @@ class LossAwareReservoir(Admission):
 
     reads = ("y", "loss")
 
+    def admits_none(self, count: Count, uniform: Tensor) -> bool:
+        return thins_all(count, uniform)
+
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
         seen, capacity = count.seen, count.capacity
-        if seen >= capacity and float(uniform[:, 0].min()) * (seen + 1) >= capacity:
-            return torch.full((uniform.shape[0],), capacity)  # no row can survive the thinning: the usual case
         chosen = reservoir_slots(seen, capacity, uniform[:, 0])  # on the host
         number = seen + torch.arange(chosen.shape[0])
         candidates = ((number >= capacity) & (chosen < capacity)).nonzero()[:, 0]

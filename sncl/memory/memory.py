@@ -81,11 +81,12 @@ class Memory:
         """Offer a batch to the memory; of rows that claim one slot the latest stays, as if they had come singly."""
         if not self._rows:
             self._allocate(incoming)
-        arrived = rows(incoming)
-        slots = self.admission.slots(self.fields, incoming, self.count, uniform)
-        self.count = self.count._replace(seen=self.count.seen + arrived, in_task=self.count.in_task + arrived)
+        arrived, count = rows(incoming), self.count
+        none = self.admission.admits_none(count, uniform)
+        slots = torch.empty(0) if none else self.admission.slots(self.fields, incoming, count, uniform)
+        self.count = count._replace(seen=count.seen + arrived, in_task=count.in_task + arrived)
         if slots.device.type == "cpu" and not bool((slots < self.capacity).any()):
-            return  # known on the host, and the usual case in a long stream
+            return  # known on the host
         rank = torch.arange(arrived, device=slots.device)
         winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, rank, "amax")
         if slots.device.type == "cpu":
