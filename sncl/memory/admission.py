@@ -157,8 +157,10 @@ class LossAwareReservoir(Admission):
             turn=float(uniform[0, 2]),
         )
         entering = keep[capacity:]  # as many as are freed
-        freed = keep[:capacity].int().argsort(stable=True)[: len(here)]  # first the slots that are not kept
-        own = torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
+        freed = torch.full((len(here) + 1,), capacity, device=device)
+        place = (~keep[:capacity]).cumsum(0).where(~keep[:capacity], 0)  # 1, 2, ... for the slots that are freed
+        freed.scatter_(0, place, torch.arange(capacity, device=device))  # the others all land at 0, which nobody reads
+        own = torch.where(entering, freed[entering.cumsum(0)], capacity)
         return upload(slots, device).index_copy(0, here, own)
 
 
@@ -192,7 +194,7 @@ def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn
     if rows <= capacity:
         return torch.ones_like(label, dtype=torch.bool)
     order = by_class_and_loss(label, loss)
-    sorted_label = label[order]
+    sorted_label = label.gather(0, order)
     starts = torch.zeros_like(label)
     starts[1:] = sorted_label[1:] != sorted_label[:-1]
     member = starts.cumsum(0)  # which class, counted from the smallest label
@@ -200,8 +202,8 @@ def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn
     counts = torch.zeros(classes, dtype=torch.int64, device=label.device)
     counts.scatter_add_(0, member, torch.ones_like(member))
     start = counts.cumsum(0) - counts
-    rank = torch.arange(rows, device=label.device) - start[member]
-    share, size = shares(counts, capacity, turn)[member].double(), counts[member].double()
+    rank = torch.arange(rows, device=label.device) - start.gather(0, member)
+    share, size = (each.double().gather(0, member) for each in (shares(counts, capacity, turn), counts))
     stays = ((rank + 1) * share / size + offset).floor() > (rank * share / size + offset).floor()
     return torch.empty_like(stays).index_copy_(0, order, stays)
 
