@@ -31,7 +31,7 @@ COMPILING = RLock()  # compiler and capture are not made for several threads at 
 
 
 def choose_engine(name: str, device: torch.device, method: Method) -> str:
-    """ "graph" or "eager"; "auto" takes the graph wherever it works."""
+    """The engine to use, graph or eager; auto takes the graph wherever it works."""
     if name not in ("auto", "eager", "graph"):
         raise SnclError(f"the engine is auto, eager or graph, not {name!r}")
     if name == "graph" and device.type != "cuda":
