@@ -8,12 +8,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from sncl.errors import SnclError
-from sncl.training.fleet import cores, run_all
+from sncl.training.fleet import cores, run_all, run_in_threads
 
 # What the workers do lies in a module of its own, which a fresh process can import wherever the tests lie.
 WORK = """
@@ -181,3 +182,41 @@ def test_cores_are_those_this_process_may_use() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
     assert cores() == len(os.sched_getaffinity(0))
+
+
+# --- threads that share a GPU; without one they only run ---------------------------------------------------------
+
+
+def test_threads_return_in_the_order_of_the_jobs_and_report_by_their_number() -> None:
+    together = Barrier(3, timeout=10)
+    reports: list[tuple[int, str]] = []
+
+    def job(name: str, report: Any) -> str:
+        together.wait()  # all three are running
+        report(f"{name} began")
+        return name.upper()
+
+    results = run_in_threads(job, ["one", "two", "three"], 3, lambda number, value: reports.append((number, value)))
+    assert results == ["ONE", "TWO", "THREE"]
+    assert sorted(reports) == [(0, "one began"), (1, "two began"), (2, "three began")]
+
+
+def test_a_thread_that_fails_does_not_stop_the_others() -> None:
+    done: list[int] = []
+
+    def job(number: int, report: Any) -> None:
+        if number == 1:
+            raise SnclError("this job cannot be done")
+        done.append(number)
+
+    with pytest.raises(SnclError, match=r"this job cannot be done \(1 of 4 runs failed; the others are stored\)"):
+        run_in_threads(job, [0, 1, 2, 3], 1)
+    assert done == [0, 2, 3]
+
+
+def test_a_programming_error_in_a_thread_stays_what_it_is() -> None:
+    def job(number: int, report: Any) -> None:
+        raise KeyError("a programming error")
+
+    with pytest.raises(KeyError, match="a programming error"):
+        run_in_threads(job, [0, 1], 2)
