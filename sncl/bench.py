@@ -21,16 +21,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, exact_kernels, make_learner, make_network, on_threads, plan
+from sncl.experiment import Experiment, make_learner, make_network, plan
 from sncl.memory.memory import Memory
 from sncl.streams.benchmarks import STREAMS, arrange
 from sncl.streams.sources import Source
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
 from sncl.training.checkpoint import write_checkpoint
+from sncl.training.engine import choose_precision, computed_in, exact_kernels, on_threads
 from sncl.training.fleet import run_all, run_in_threads
 from sncl.training.learner import Learner
-from sncl.training.run import LOG_LINES, accuracies
+from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES, accuracies, tested_after, total_steps
 
 METHODS = ("er", "derpp", "sncl")
 MEMORIES = (200, 5120)
@@ -41,7 +42,6 @@ SHAPES = {  # stream -> shape of an image, training rows, test rows, classes
 }
 LARGE_BATCH = 2048  # rows at which a GPU is as fast as it gets
 ROUNDS = 7
-CHECKPOINT_EVERY = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -193,16 +193,17 @@ def passes(experiment: Experiment, stream: Stream, rows: int) -> tuple[Callable[
     On a CPU it is made on just these rows. On a GPU, where a small batch mostly waits for launches, the bound is the
     share of these rows in a batch of thousands.
     """
-    on_gpu = experiment.device.startswith("cuda")
+    device = torch.device(experiment.device)
+    on_gpu, precision = device.type == "cuda", choose_precision(experiment.precision, device)
     many = LARGE_BATCH if on_gpu else rows
-    net = make_network(experiment, stream).to(experiment.device)
-    x = torch.rand(many, *stream.shape, device=experiment.device)
-    y = torch.randint(stream.classes, (many,), device=experiment.device)
+    net = make_network(experiment, stream).to(device)
+    x = torch.rand(many, *stream.shape, device=device)
+    y = torch.randint(stream.classes, (many,), device=device)
     if on_gpu:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def run() -> None:
-        with torch.autocast("cuda", torch.bfloat16, enabled=experiment.precision == "bfloat16"):
+        with computed_in(precision, device):
             logits = net(x)
         F.cross_entropy(logits.float(), y).backward()
         for parameter in net.parameters():
@@ -242,14 +243,14 @@ def peak_mb(device: str) -> float:
 
 def outside_steps(experiment: Experiment, learner: Learner, stream: Stream, seconds_per_step: float) -> Outside:
     """What a whole run would take, from one evaluation, one checkpoint and one reading of losses."""
-    steps = experiment.epochs * sum(len(stream.positions(task, 0)) for task in range(stream.tasks))
-    tests = sum(min(task + 2, stream.test_tasks) for task in range(stream.tasks)) + stream.test_tasks
+    steps = total_steps(stream, experiment.epochs)
+    tests = sum(len(tested_after(stream, task)) for task in range(stream.tasks)) + stream.test_tasks  # + untrained
     stream.test(0)  # made at the first call
     evaluation = tests * timed(lambda: accuracies(learner, stream, range(1)), 1, learner.device)
     with tempfile.TemporaryDirectory(prefix="sncl-") as folder:
         path = Path(folder) / "checkpoint"
         checkpoint = timed(lambda: write_checkpoint(path, learner.state(), learner.description()), 3, learner.device)
-    checkpoints = checkpoint * (stream.tasks + steps * seconds_per_step / CHECKPOINT_EVERY)
+    checkpoints = checkpoint * (stream.tasks + steps * seconds_per_step / CHECKPOINT_SECONDS)
     losses = learner.learn(*stream.batch(0, stream.positions(0, 0)[0]))
     logging = LOG_LINES * timed(lambda: [float(loss) for loss in losses.values()], 10, learner.device)
     outside, inside = evaluation + checkpoints + logging, steps * seconds_per_step

@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, exact_kernels, perform, plan
+from sncl.experiment import Experiment, perform, plan
 from sncl.results import READOUT_TITLES, group, readouts, spread
+from sncl.training.engine import exact_kernels
 from sncl.training.fleet import cores, run_all, run_in_threads
-from sncl.training.run import Moment
+from sncl.training.run import CHECKPOINT_SECONDS, Moment
 
 DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
 DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
@@ -34,7 +35,7 @@ class Job:
     experiment: Experiment
     folder: Path
     data: Path | None = None
-    checkpoint_seconds: float = 30.0
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
     def title(self) -> str:
         return f"{self.experiment.method} on {self.experiment.stream}, seed {self.experiment.seed}"

@@ -10,8 +10,6 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +30,10 @@ from sncl.streams.sources import Progress
 from sncl.streams.stream import Stream
 from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
-from sncl.training.engine import choose_engine, choose_precision
+from sncl.training.engine import choose_engine, choose_precision, exact_kernels, on_threads
 from sncl.training.fleet import cores
 from sncl.training.learner import Learner, choose_device
-from sncl.training.run import CHECKPOINT, Scores, Watch, open_fraction, run
+from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, Scores, Watch, open_fraction, run
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
@@ -197,7 +195,7 @@ def perform(
     data: Path | None = None,
     watch: Watch | None = None,
     progress: Progress | None = None,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> dict[str, Any]:
     """Run the experiment in ``folder``, or finish it, or return the result that lies there."""
     finished = stored_result(experiment, folder)
@@ -221,22 +219,6 @@ def perform(
         raise SnclError(f"another process is running in {folder}; wait for it or choose another --out") from error
     except OSError as error:
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
-
-
-def exact_kernels() -> AbstractContextManager[None]:
-    """Convolutions that give the same bits every time, and are not chosen by timing them."""
-    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-
-
-@contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Compute on so many cores: how a sum is split among them moves its last bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from blobs import CLASSES, FEATURES, batches
+from resuming import same
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
@@ -40,11 +41,6 @@ def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, st
 
 def predict(subject: Learner, x: Tensor, task: int) -> Tensor:
     return subject.predict(x, task if subject.method.needs_task_at_test else None)
-
-
-def same(first: Learner, second: Learner) -> bool:
-    ours, theirs = first.state(), second.state()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @EVERY

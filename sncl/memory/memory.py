@@ -82,20 +82,9 @@ class Memory:
         if not self._rows:
             self._allocate(incoming)
         arrived, count = rows(incoming), self.count
-        none = self.admission.admits_none(count, uniform)
-        slots = torch.empty(0) if none else self.admission.slots(self.fields, incoming, count, uniform)
+        if not self.admission.admits_none(count, uniform):
+            self._write(incoming, self.admission.slots(self.fields, incoming, count, uniform))
         self.count = count._replace(seen=count.seen + arrived, in_task=count.in_task + arrived)
-        if slots.device.type == "cpu" and not bool((slots < self.capacity).any()):
-            return  # known on the host
-        rank = torch.arange(arrived, device=slots.device)
-        winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, rank, "amax")
-        if slots.device.type == "cpu":
-            taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
-            source, taken = upload(winner[taken], self.device), upload(taken, self.device)
-        else:  # not asked how many there are, which would stall a GPU: the others go to the spare row
-            source, taken = rank, torch.where(winner[slots] == rank, slots, self.capacity)
-        for name, stored in self._rows.items():
-            stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
 
     def boundary(self) -> None:
         """A task has ended: what is stored now is of past tasks."""
@@ -113,6 +102,19 @@ class Memory:
     def content(self) -> Fields:
         """The stored rows."""
         return {name: stored[: len(self)] for name, stored in self.fields.items()}
+
+    def _write(self, incoming: Fields, slots: Tensor) -> None:
+        rank = torch.arange(len(slots), device=slots.device)
+        winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, rank, "amax")
+        if slots.device.type == "cpu":
+            taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
+            if taken.numel() == 0:
+                return
+            source, taken = upload(winner[taken], self.device), upload(taken, self.device)
+        else:  # not asked how many there are, which would stall a GPU: the others go to the spare row
+            source, taken = rank, torch.where(winner[slots] == rank, slots, self.capacity)
+        for name, stored in self._rows.items():
+            stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
 
     def _allocate(self, incoming: Fields) -> None:
         missing = [name for name in self.admission.reads if name not in incoming]

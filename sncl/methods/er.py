@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import joined, label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.tensors.fields import Fields
 
 
 class ER(Method):
@@ -20,6 +18,5 @@ class ER(Method):
     draws = 1
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
-        y = torch.cat([now["y"], *(rows["y"] for rows in past)])
+        x, y = joined(now, past)
         return Outcome({"labels": label_losses(net(x).logits, y).mean()})

@@ -17,7 +17,7 @@ from sncl.errors import SnclError
 from sncl.memory.diverse import GradientDiverse
 from sncl.methods.gradients import per_sample_gradients
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import joined, label_losses
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 
@@ -78,8 +78,7 @@ class GSS(Method):
         return usual if draw == 0 else self.compared
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = torch.cat([now["x"], *(rows["x"] for rows in past[:1])])
-        y = torch.cat([now["y"], *(rows["y"] for rows in past[:1])])
+        x, y = joined(now, past[:1])
         losses = {"labels": label_losses(net(x).logits, y).mean()}
         if past:
             score, whole = scores(net, now, past[1])

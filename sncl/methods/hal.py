@@ -16,10 +16,10 @@ from torch.func import functional_call
 
 from sncl.errors import SnclError
 from sncl.methods.method import Ending, Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import joined, label_losses
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.tensors.fields import Fields
 
 
 class HAL(Method):
@@ -79,8 +79,7 @@ class HAL(Method):
         return super().parameter_groups(net, lr)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
-        y = torch.cat([now["y"], *(rows["y"] for rows in past)])
+        x, y = joined(now, past)
         return Outcome({"labels": label_losses(net(x).logits, y).mean()})
 
     def backward(self, net: Tapped, losses: Fields) -> None:

@@ -19,9 +19,10 @@ from torch.nn import functional as F
 from sncl.errors import SnclError
 from sncl.memory.admission import AtBoundaries
 from sncl.methods.method import Ending, Method, Outcome
+from sncl.methods.terms import joined
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.tensors.fields import Fields
 
 CHUNK = 500  # rows in one pass over a task that has ended
 
@@ -71,8 +72,7 @@ class ICaRL(Method):
         return self.exemplars_per_batch
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
-        y = torch.cat([now["y"], *(rows["y"] for rows in past)])
+        x, y = joined(now, past)
         logits = net(x).logits.float()
         targets = F.one_hot(y, logits.shape[1]).to(logits.dtype)  # [rows, classes]
         if past:

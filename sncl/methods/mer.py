@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.methods.gradients import trained, weight_vector
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import joined, label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.tensors.fields import Fields
 
 
 class MER(Method):
@@ -60,8 +60,7 @@ class MER(Method):
         if self.gamma != 1:
             here = weight_vector(net).detach()
             self.start.copy_(torch.where(self.taken == 0, here, self.start))
-        x = end_to_end([now["x"], *(rows["x"] for rows in past)])
-        y = torch.cat([now["y"], *(rows["y"] for rows in past)])
+        x, y = joined(now, past)
         return Outcome({"labels": label_losses(net(x).logits, y).mean()})
 
     def after_update(self, net: Tapped, now: Fields) -> None:

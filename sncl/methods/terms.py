@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, end_to_end
+
+
+def joined(now: Fields, past: Sequence[Fields]) -> tuple[Tensor, Tensor]:
+    """Inputs and labels of the batch and of what is replayed beside it, end to end."""
+    batches = (now, *past)
+    return end_to_end([rows["x"] for rows in batches]), torch.cat([rows["y"] for rows in batches])
 
 
 def label_losses(logits: Tensor, y: Tensor) -> Tensor:

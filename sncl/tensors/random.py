@@ -32,7 +32,7 @@ GLOBAL = RLock()  # held while torch's global generators stand for another: ther
 def seeded(seed: int, *purpose: object) -> Iterator[None]:
     """Let what draws on the host from torch's global generator (initial weights) depend on these alone."""
     with GLOBAL, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(generator(seed, *purpose).initial_seed())
+        torch.default_generator.manual_seed(generator(seed, *purpose).initial_seed())
         yield
 
 

@@ -7,8 +7,8 @@ small was drawn on the host before and comes in with the batch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, NamedTuple
@@ -52,6 +52,27 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.float32 if name == "float32" or device.type != "cuda" else torch.bfloat16
 
 
+def exact_kernels() -> AbstractContextManager[None]:
+    """Convolutions that give the same bits every time, and are not chosen by timing them."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Compute on so many cores: how a sum is split among them moves its last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def computed_in(precision: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:
+    """Let passes through a network be computed in this precision."""
+    return nullcontext() if precision == torch.float32 else torch.autocast(device.type, precision)
+
+
 @dataclass(frozen=True)
 class Step:
     """One step on a batch ``given`` as named tensors on the device.
@@ -69,14 +90,13 @@ class Step:
     observe: Callable[..., tuple[Outcome, Fields]]
 
     def __call__(self, given: Fields) -> Outcome:
-        device = given["x"].device.type
         past: list[Fields] = []
         while f"slot {len(past)}" in given and self.memory is not None:
             past.append(self.memory.sample(given[f"slot {len(past)}"]))
         numbers = [given["view"], *(given[f"replay view {draw}"] for draw in range(len(past)))]
         now = {"x": given["x"], "y": given["y"]}
         self.optimizer.zero_grad()
-        with torch.autocast(device, self.precision) if self.precision != torch.float32 else nullcontext():
+        with computed_in(self.precision, given["x"].device):
             outcome, now = self.observe(self.method, self.net, self.view, now, tuple(past), numbers)
         self.method.backward(self.net, outcome.losses)
         self.optimizer.step()

@@ -29,6 +29,7 @@ from sncl.training.learner import Learner
 
 CHECKPOINT = "checkpoint.safetensors"
 LOG = "log.jsonl"
+CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
 LOG_LINES = 200  # about how many lines of losses a run writes
 
 Row = list[float | None]
@@ -76,6 +77,10 @@ def schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place,
             for number in range(first, len(batches)):
                 last = epoch == epochs - 1 and number == len(batches) - 1
                 yield Place(task, epoch, number), batches[number], last
+
+
+def total_steps(stream: Stream, epochs: int) -> int:
+    return sum(len(stream.positions(task, 0)) for task in range(stream.tasks)) * epochs
 
 
 def following(place: Place, last: bool) -> Place:
@@ -135,14 +140,14 @@ def run(
     folder: Path,
     identity: dict[str, Any],
     watch: Watch | None = None,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Scores:
     """Learn the stream from where ``folder`` says it stopped, or from its beginning.
 
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
     every task and every ``checkpoint_seconds`` (0: behind every batch).
     """
-    total = sum(len(stream.positions(task, 0)) for task in range(stream.tasks)) * epochs
+    total = total_steps(stream, epochs)
     log_every = max(1, total // LOG_LINES)
     start, scores, log_length = Place(), Scores(), 0
     if (folder / CHECKPOINT).exists():
@@ -204,10 +209,14 @@ def task_rows(learner: Learner, stream: Stream, task: int) -> tuple[Tensor, Tens
     return stream.batch(task, torch.arange(len(stream.phases[task].rows))) if learner.method.revisits else ()
 
 
+def tested_after(stream: Stream, task: int) -> range:
+    """The tasks seen so far, and the next one before it is learned."""
+    return range(min(task + 2, stream.test_tasks) if stream.boundaries else stream.test_tasks)
+
+
 def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log) -> None:
-    """Test on the tasks seen so far, and on the next one before it is learned."""
-    tested = range(min(task + 2, stream.test_tasks)) if stream.boundaries else range(stream.test_tasks)
-    rows = accuracies(learner, stream, tested)
+    """Test what is to be tested behind this task."""
+    rows = accuracies(learner, stream, tested_after(stream, task))
     for readout, row in rows.items():
         scores.matrices.setdefault(readout, []).append(row)
     fraction = open_fraction(learner)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from resuming import goes_on_exactly
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
@@ -169,14 +170,7 @@ def test_a_run_is_exact_to_resume_around_boundaries(kind: str, stop: int, tmp_pa
             if number % 3 == 2:
                 subject.boundary()
 
-    unbroken, first, second = make(kind), make(kind), make(kind, seed=9)
-    go(unbroken, 0, 9)
-    go(first, 0, stop)
-    first.save(tmp_path / "a")
-    second.load(tmp_path / "a")
-    go(second, stop, 9)
-    ours, theirs = unbroken.state(), second.state()
-    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert goes_on_exactly(lambda seed: make(kind, seed), go, stop, 9, tmp_path)
 
 
 def test_what_it_refuses_in_words() -> None:

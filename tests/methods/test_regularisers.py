@@ -9,6 +9,7 @@ from pathlib import Path
 import blobs
 import pytest
 import torch
+from resuming import same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -319,8 +320,7 @@ def test_saving_and_loading_around_a_boundary_changes_nothing(name: str, stop: i
     resumed = learner(MAKE[name](), seed=99)
     resumed.load(tmp_path / "learner")
     feed(resumed, rows, start=stop)
-    ours, theirs = unbroken.state(), resumed.state()
-    assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert same(unbroken, resumed)
 
 
 @pytest.mark.parametrize("name", list(MAKE))

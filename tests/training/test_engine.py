@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from resuming import same
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
@@ -60,11 +61,6 @@ def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, st
         subject.learn(*rows[number])
         if subject.method.needs_boundaries and number + 1 == half:
             subject.boundary(*(torch.cat(each) for each in zip(*rows[:half], strict=True)))
-
-
-def same(first: Learner, second: Learner) -> bool:
-    ours, theirs = first.state(), second.state()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @GPU
