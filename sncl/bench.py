@@ -84,18 +84,23 @@ class Case(NamedTuple):
 
 
 def bench(
-    device: str, streams: Sequence[str] = tuple(SHAPES), watch: Callable[[str], None] = lambda _: None
+    device: str,
+    streams: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    watch: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Row], list[Outside]]:
-    """Measure everything there is on this device; ``watch`` is told what is being measured."""
-    unknown = [stream for stream in streams if stream not in SHAPES]
-    if unknown:
+    """Measure these, or everything there is, on this device; ``watch`` is told what is being measured."""
+    streams, methods = streams or tuple(SHAPES), methods or METHODS
+    if unknown := [stream for stream in streams if stream not in SHAPES]:
         raise SnclError(f"bench knows the shapes of {' and '.join(SHAPES)}, not of {unknown[0]!r}")
+    if unknown := [method for method in methods if method not in METHODS]:
+        raise SnclError(f"bench measures {', '.join(METHODS)}, not {unknown[0]!r}")
     rows: list[Row] = []
     outside: list[Outside] = []
     for stream in streams:
         small = STREAMS[stream].network == "mlp"
         several = RUNS if small or device.startswith("cuda") else RUNS[:1]  # a ResNet fills a CPU by itself
-        for method in METHODS:
+        for method in methods:
             alone = {}
             for memory in MEMORIES:
                 watch(f"{stream}, {method}, memory {memory}")

@@ -212,17 +212,18 @@ def demo(
 def bench_command(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     stream: Annotated[str | None, typer.Option(help="Only the shapes of perm-mnist or seq-cifar10")] = None,
+    method: Annotated[str | None, typer.Option(help="Only er, derpp or sncl")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
-    from sncl.bench import SHAPES, bench
     from sncl.bench import as_json as to_json
+    from sncl.bench import bench
     from sncl.training.learner import choose_device
 
     place = str(choose_device(device))
     with err.status("measuring ...") as status:
-        streams = tuple(SHAPES) if stream is None else (stream,)
-        rows, outside = bench(place, streams, lambda what: status.update(f"measuring {what}"))
+        streams, methods = ([name] if name else None for name in (stream, method))
+        rows, outside = bench(place, streams, methods, lambda what: status.update(f"measuring {what}"))
     if as_json:
         print_json(to_json(rows, outside))
         return

@@ -65,6 +65,11 @@ def test_a_stream_of_unknown_shape_is_refused() -> None:
         bench.bench("cpu", ("rot-mnist",))
 
 
+def test_a_method_that_is_not_measured_is_refused() -> None:
+    with pytest.raises(SnclError, match="bench measures er, derpp, sncl, not 'gem'"):
+        bench.bench("cpu", methods=("gem",))
+
+
 def test_a_filled_memory_is_full_and_in_mid_stream() -> None:
     memory = Memory(7, Reservoir())
     memory.admit({"x": torch.tensor([1, 2, 3])}, torch.rand(3, 3, dtype=torch.float64))
