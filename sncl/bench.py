@@ -28,7 +28,7 @@ from sncl.streams.sources import Source
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
 from sncl.training.checkpoint import write_checkpoint
-from sncl.training.engine import choose_precision, computed_in, exact_kernels, on_threads
+from sncl.training.engine import computed_in, exact_kernels, on_threads
 from sncl.training.fleet import run_all, run_in_threads
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES, accuracies, tested_after, total_steps
@@ -199,7 +199,7 @@ def passes(experiment: Experiment, stream: Stream, rows: int) -> tuple[Callable[
     share of these rows in a batch of thousands.
     """
     device = torch.device(experiment.device)
-    on_gpu, precision = device.type == "cuda", choose_precision(experiment.precision, device)
+    on_gpu, precision = device.type == "cuda", getattr(torch, experiment.precision)
     many = LARGE_BATCH if on_gpu else rows
     net = make_network(experiment, stream).to(device)
     x = torch.rand(many, *stream.shape, device=device)

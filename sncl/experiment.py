@@ -126,7 +126,7 @@ def plan(
         tasks=tasks if tasks is not None else int(asked) if asked.isdecimal() else benchmark.tasks,
         validation=validation,
         device=str(place),
-        precision=str(choose_precision(precision, place)).removeprefix("torch."),
+        precision=str(choose_precision(precision, place, made)).removeprefix("torch."),
         engine=choose_engine(engine, place, made),
         threads=threads,
         settings=chosen,

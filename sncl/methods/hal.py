@@ -18,7 +18,7 @@ from sncl.errors import SnclError
 from sncl.methods.method import Ending, Method, Outcome
 from sncl.methods.terms import joined, label_losses
 from sncl.networks.last import LAST, tap_last
-from sncl.networks.taps import Tapped, evaluating
+from sncl.networks.taps import Activations, Tapped, evaluating
 from sncl.tensors.fields import Fields
 
 
@@ -33,9 +33,9 @@ class HAL(Method):
     phi <- ``decay`` * phi + (1 - ``decay``) * mean features of the batch, from zero in every task.
 
     Departures: the memory is a reservoir, as in the published runs of 2020; the paper keeps a ring for each class.
-    phi and the anchors are made and held in evaluation mode: BatchNorm would mix the classes, which are optimised all
-    at once, and its running statistics would be those of the anchors. The look-ahead is a step of plain gradient
-    descent, whatever the optimiser.
+    Anchors are made and held with their own statistics in BatchNorm, all of a task as one batch, and leave its running
+    ones alone: without normalisation the ascent is unbounded, with it in the running statistics they would become those
+    of the anchors. The look-ahead is a step of plain gradient descent, whatever the optimiser.
     """
 
     draws = 1
@@ -87,28 +87,25 @@ class HAL(Method):
         made = len(self.anchors) - len(self.present)
         if made:
             anchors, used = self.anchors[:made], self.used[:made]
-            with evaluating(net):  # as they were made, and as the network will be asked
-                with torch.no_grad():
-                    ahead = {
-                        name: theta - self.lr * theta.grad
-                        for name, theta in net.named_parameters()
-                        if theta.grad is not None
-                    }
-                    kept = functional_call(net, ahead, (anchors,)).logits
-                moved = (net(anchors).logits - kept).square().mean(1)  # [anchors]
+            with torch.no_grad():
+                ahead = {
+                    name: theta - self.lr * theta.grad
+                    for name, theta in net.named_parameters()
+                    if theta.grad is not None
+                }
+                kept = aside(net, anchors, ahead).logits
+            moved = (aside(net, anchors).logits - kept).square().mean(1)  # [anchors]
             (self.strength * (moved * used).sum() / used.sum().clamp(min=1)).backward()
 
     def after_update(self, net: Tapped, now: Fields) -> None:
-        with evaluating(net):  # as the anchors are made
-            self.phi.lerp_(net(now["x"]).features[LAST].mean(0), 1 - self.decay)
+        self.phi.lerp_(aside(net, now["x"]).features[LAST].mean(0), 1 - self.decay)
         self.present.index_fill_(0, now["y"], True)
 
     def at_boundary(self, net: Tapped, ending: Ending) -> None:
         y = self.present.nonzero()[:, 0]
         if len(y):
             classes = torch.arange(len(self.present), device=y.device)
-            with evaluating(net):
-                made = self._make_anchors(net, y, ending)
+            made = self._make_anchors(net, y, ending)
             self.anchors[-len(classes) :] = made[classes % len(y)]  # copies fill it up
             self.used[-len(classes) :] = (classes < len(y)).to(self.used.dtype)
         self.phi.zero_()
@@ -123,7 +120,7 @@ class HAL(Method):
         """One anchor for each of the classes ``y``."""
         memory, drawing = ending.memory, ending.generator
         chosen = torch.randperm(len(memory["y"]), generator=drawing)[: self.finetune_rows].to(y.device)
-        logits = net(ending.view(memory["x"][chosen])).logits
+        logits = aside(net, ending.view(memory["x"][chosen])).logits
         loss = label_losses(logits, memory["y"][chosen]).mean()
         weights = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
         slopes = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
@@ -132,9 +129,16 @@ class HAL(Method):
         x = torch.rand((len(y), *self.anchors.shape[1:]), generator=drawing).to(self.anchors)
         for _ in range(self.anchor_steps):
             x.requires_grad_()
-            here, there = functional_call(net, theta, (x,)), functional_call(net, tuned, (x,))
+            here, there = aside(net, x, theta), aside(net, x, tuned)
             forgotten = (label_losses(there.logits, y) - label_losses(here.logits, y)).sum()
             far = (self.phi - here.features[LAST]).square().sum()
             (uphill,) = torch.autograd.grad(forgotten - self.feature_weight * far, x)
             x = x.detach() + self.lr * uphill
         return x
+
+
+def aside(net: Tapped, x: Tensor, weights: Fields | None = None) -> Activations:
+    """A training pass, perhaps with other weights, that leaves no trace in BatchNorm's running statistics."""
+    statistics = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    passed: Activations = functional_call(net, statistics | (weights or {}), (x,))
+    return passed

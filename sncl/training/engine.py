@@ -43,13 +43,18 @@ def choose_engine(name: str, device: torch.device, method: Method) -> str:
     return "graph" if device.type == "cuda" and method.static and name != "eager" else "eager"
 
 
-def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """What the network's passes are computed in during training; weights and losses stay in single precision."""
+def choose_precision(name: str, device: torch.device, method: Method) -> torch.dtype:
+    """What the network's passes are computed in during training; weights and losses stay in single precision.
+
+    Auto takes bfloat16 wherever it works.
+    """
     if name not in ("auto", "float32", "bfloat16"):
         raise SnclError(f"the precision is auto, float32 or bfloat16, not {name!r}")
     if name == "bfloat16" and device.type != "cuda":
         raise SnclError(f"bfloat16 needs a CUDA device, not {device}; use auto or float32")
-    return torch.float32 if name == "float32" or device.type != "cuda" else torch.bfloat16
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" and method.coarse else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def exact_kernels() -> AbstractContextManager[None]:

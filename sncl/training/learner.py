@@ -90,7 +90,7 @@ class Learner:
         self.body = net.to(self.device)
         if self.device.type == "cuda":
             self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.precision = choose_precision(precision, self.device)
+        self.precision = choose_precision(precision, self.device, self.method)
         self.engine = choose_engine(
             engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
         )

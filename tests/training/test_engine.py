@@ -160,6 +160,7 @@ def test_the_losses_of_a_step_stay_what_they_were() -> None:
 def test_a_gpu_learns_in_bfloat16_through_a_graph_unless_told_otherwise() -> None:
     assert (learner("sncl").precision, learner("sncl").engine) == (torch.bfloat16, "graph")
     assert learner("gem").engine == "eager"
+    assert learner("pnn").precision == torch.float32  # which does not learn in bfloat16
     exact = learner("sncl", "eager", precision="float32")
     assert (exact.precision, exact.engine) == (torch.float32, "eager")
 
