@@ -1,4 +1,4 @@
-"""The command line: ``sncl list | train | demo | bench | data``."""
+"""The command line: ``sncl list | train | reproduce | demo | bench | data``."""
 
 from __future__ import annotations
 
@@ -180,6 +180,65 @@ def train(
     else:
         print_table(*table(results))
         err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))
+
+
+def names(given: list[str] | None) -> list[str]:
+    """Names from an option that may be repeated and may hold commas."""
+    return [name.strip() for text in given or [] for name in text.split(",")]
+
+
+@app.command("reproduce")
+def reproduce_command(
+    table: Annotated[str, typer.Argument(help="table1, table2, ablation or layers")],
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A stream of the table; may be repeated (default: all but seq-cifar10 and seq-tinyimagenet, which "
+            "need a GPU for hours and days)"
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A method of `sncl list`, for table1 and table2; may be repeated (default: er der derpp sncl)"
+        ),
+    ] = None,
+    memory: Annotated[
+        list[int] | None, typer.Option(help="Samples that may be kept; may be repeated (default: the paper's)")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds 0 .. N-1; others that are there count as well")] = 10,
+    data: DataOption = None,
+    runs: Annotated[Path, typer.Option(help="Where runs are looked for and made")] = Path("runs"),
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    results: Annotated[
+        Path | None, typer.Option(help="Read TABLE.jsonl from this folder; write it and TABLE.md there")
+    ] = None,
+    collect: Annotated[bool, typer.Option("--collect", help="Show what is there and run nothing")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """A table of the paper beside our numbers: finds the runs that are there and makes those that are missing.
+
+    A run made elsewhere, on another device, counts if all its settings agree. "equal" means that the difference to
+    the paper is at most twice its standard error.
+    """
+    from sncl.comparison import HEADINGS, by_stream, open_commands
+    from sncl.comparison import as_json as to_json
+    from sncl.reproduce import Request, reproduce
+
+    request = Request(
+        table, names(stream), names(method), memory or [], seeds, runs, results, data, device, collect=collect
+    )
+    rows, failure = reproduce(request, err)
+    if as_json:
+        print_json(to_json(table, rows, request.options()))
+    else:
+        for name, lines in by_stream(table, rows).items():
+            print_table(HEADINGS, lines, title=name)
+            out.print()
+        if missing := open_commands(table, rows, request.options()):
+            out.print("open; to fill:", *missing, sep="\n  ", soft_wrap=True)
+    if failure is not None:
+        raise failure
 
 
 @app.command()

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from sncl.errors import SnclError
 from sncl.experiment import Experiment, perform, plan
@@ -26,6 +34,7 @@ DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 DEMO_MEMORY = 100
 REPORTS_PER_RUN = 100
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
+MANY_JOBS = 12  # more do not fit on a screen
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,11 @@ class Job:
         return f"{self.experiment.method} on {self.experiment.stream}, seed {self.experiment.seed}"
 
 
-def work(job: Job, report: Callable[[Moment], None]) -> dict[str, Any]:
-    """Perform one job and report on it now and then, not every step."""
+Report = Callable[[Moment | None], None]  # None: the job has ended
+
+
+def work(job: Job, report: Report) -> dict[str, Any]:
+    """Perform one job and report on it now and then, not every step, and when it ends, well or not."""
 
     def watch(moment: Moment) -> None:
         every = max(1, moment.total // REPORTS_PER_RUN)
@@ -52,11 +64,17 @@ def work(job: Job, report: Callable[[Moment], None]) -> dict[str, Any]:
     def reading(done: int, total: int) -> None:
         watch(Moment(done, total, task=0, tasks=1, reading=True))
 
-    return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds)
+    try:
+        return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds)
+    finally:
+        report(None)
 
 
-def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
-    """Run all jobs, as many at once as there are cores, behind one progress bar each."""
+def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report], Any] = work) -> list[Any]:
+    """Run all jobs, as many at once as there are cores, behind one progress bar each.
+
+    Many jobs share one bar more, which counts them, and the bars of those that have ended vanish.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -65,9 +83,18 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=False) as progress:
-        bars: dict[int, Any] = {}
+        bars: dict[int, TaskID] = {}
+        parts: dict[int, float] = {}  # how much of each job is done
+        together = progress.add_task("all runs", total=len(jobs), note="") if len(jobs) > MANY_JOBS else None
 
-        def watch(number: int, moment: Moment) -> None:
+        def watch(number: int, moment: Moment | None) -> None:
+            if together is not None:
+                parts[number] = 1.0 if moment is None else 0.0 if moment.reading else moment.steps / moment.total
+                progress.update(together, completed=sum(parts.values()))
+                if moment is None and number in bars:
+                    progress.remove_task(bars.pop(number))
+            if moment is None:
+                return
             if number not in bars:
                 bars[number] = progress.add_task(jobs[number].title(), total=moment.total, note="")
             progress.update(bars[number], completed=moment.steps, total=moment.total)
@@ -81,11 +108,11 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
 
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
-                return run_in_threads(work, jobs, RUNS_ON_A_GPU, watch)
+                return run_in_threads(function, jobs, RUNS_ON_A_GPU, watch)
         if len(jobs) == 1:
-            return [work(jobs[0], partial(watch, 0))]
+            return [function(jobs[0], partial(watch, 0))]
         threads = max(job.experiment.threads for job in jobs)
-        return run_all(work, jobs, max(1, cores() // threads), watch)
+        return run_all(function, jobs, max(1, cores() // threads), watch)
 
 
 def demo_jobs(seeds: int, folder: Path) -> list[Job]:
