@@ -29,8 +29,8 @@ NOTES = {
 All rows are SNCL with its settings for the stream; a part that a row does not name has its neutral value. `+labels` and
 `+features` are not in the paper: they take apart `+FER`, which contains the labels of the memory there.""",
     "layers": """\
-All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of its
-`+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
+All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of
+its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
 }
 HEADINGS = ["row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons"]
 
