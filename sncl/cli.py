@@ -218,8 +218,7 @@ def reproduce_command(
 ) -> None:
     """A table of the paper beside our numbers: finds the runs that are there and makes those that are missing.
 
-    A run made elsewhere, on another device, counts if all its settings agree. "equal" means that the difference to
-    the paper is at most twice its standard error.
+    A run from another device counts if its settings agree. "equal": the difference is at most twice its standard error.
     """
     from sncl.comparison import HEADINGS, by_stream, open_commands
     from sncl.comparison import as_json as to_json

@@ -123,15 +123,14 @@ def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception 
     if request.seeds < 1:
         raise SnclError(f"--seeds is at least 1, not {request.seeds}")
     plans = planned(cells(request.table, request.streams, request.methods, request.memories), request.device)
-    lines: list[Record] = []
     if request.results is not None:
         request.results.mkdir(parents=True, exist_ok=True)
-        lines = read_lines(request.results / f"{request.table}.jsonl")
-    rows = gather(plans, request.seeds, known(request.runs, lines))
+    rows = gather(plans, request.seeds, known(request.runs, earlier_lines(request)))
     failure = None
     if not request.collect and (jobs := missing_jobs(rows, request.runs, request.data)):
-        console.print(f"{sum(len(row.records) for row in rows)} runs are there, {len(jobs)} are to be made")
+        console.print(f"runs: {sum(len(row.records) for row in rows)} there, {len(jobs)} to be made")
         failure = run_missing(jobs, console)
+    lines = earlier_lines(request)  # once more: another process may have written meanwhile
     there = known(request.runs, lines)
     rows = gather(plans, request.seeds, there)
     if request.results is not None:
@@ -141,8 +140,12 @@ def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception 
         write_atomically(request.results / f"{request.table}.md", page.encode())
         current = {identity(row.experiment.identity()) for row in everything}
         if stale := sum(what not in current for what, _ in of_lines(lines)):
-            console.print(f"note: {stale} lines of {request.table}.jsonl were made with other settings; left out")
+            console.print(f"note: lines of {request.table}.jsonl left out because settings have changed: {stale}")
     return rows, failure
+
+
+def earlier_lines(request: Request) -> list[Record]:
+    return [] if request.results is None else read_lines(request.results / f"{request.table}.jsonl")
 
 
 def with_earlier(request: Request, rows: list[Row], lines: Sequence[Record], there: Known) -> list[Row]:

@@ -387,7 +387,7 @@ def test_what_is_missing_is_run_once(sncl: Sncl, tmp_path: Path, digits: None, m
     assert sncl(*ONE, "--collect").code == 0
     assert (made, list(tmp_path.iterdir())) == ([], [])
     first = sncl(*ONE)
-    assert (first.code, first.err) == (0, "0 runs are there, 1 are to be made\n")
+    assert (first.code, first.err) == (0, "runs: 0 there, 1 to be made\n")
     (experiment,) = made
     assert experiment == plan("seq-digits", "er", memory=40, device="cpu")
     result = read_json(tmp_path / "runs" / experiment.name() / "result.json")
@@ -416,7 +416,7 @@ def test_an_interrupted_run_goes_on(
     assert sncl(*ONE) == (
         130,
         "",
-        "0 runs are there, 1 are to be made\nstopped; the same command goes on from the last checkpoint\n",
+        "runs: 0 there, 1 to be made\nstopped; the same command goes on from the last checkpoint\n",
     )
     reached = len(steps)
     assert "open" in sncl(*ONE, "--collect").out
@@ -495,7 +495,7 @@ def test_a_line_made_with_other_settings_is_dropped(
     (old,) = records.read_lines(path)
     monkeypatch.setitem(defaults_table()["seq-digits"]["er"]["any"], "lr", 0.07)
     collected = sncl(*ONE, "--results", "results", "--collect")
-    assert collected.err == "note: 1 lines of table2.jsonl were made with other settings; left out\n"
+    assert collected.err == "note: lines of table2.jsonl left out because settings have changed: 1\n"
     assert re.search(r"ER +40 +Class-IL +0/1 +open ", collected.out)
     assert path.read_text() == ""
     path.write_text(json.dumps(old) + "\n")
