@@ -249,6 +249,9 @@ def tune_command(
     )
     kept = sought.experiment({}, 0).memory
     journal = storage or Path("runs") / f"tune-{stream}-{method}-{kept}.journal"
+    for path in (journal, file):
+        if path is not None and path.is_dir():
+            raise SnclError(f"{path} is a directory; --storage and --out name files")
     written = file or journal.with_suffix(".toml")
     if written.suffix != ".toml" or journal in (written, written.with_suffix(".jsonl")):
         raise SnclError(f"--out is a .toml file and --storage another one, not {written} and {journal}")
