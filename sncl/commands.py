@@ -59,8 +59,8 @@ def work(job: Job, report: Callable[[Moment], None]) -> dict[str, Any]:
     return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds)
 
 
-def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
-    """Run all jobs, as many at once as there are cores, behind one progress bar each."""
+def counting_bar(console: Console) -> Progress:
+    """Bars with how many of how many are done and a note behind; quiet where there is no terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -68,7 +68,12 @@ def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=False) as progress:
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def run_jobs(jobs: list[Job], console: Console) -> list[dict[str, Any]]:
+    """Run all jobs, as many at once as there are cores, behind one progress bar each."""
+    with counting_bar(console) as progress:
         bars: dict[int, Any] = {}
 
         def watch(number: int, moment: Moment) -> None:
@@ -111,14 +116,7 @@ def tune(
     check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial
     job = StudyJob(search, storage, out, trials, data)
     study = Study(job)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with counting_bar(console) as progress:
         bar = progress.add_task(f"{search.method} on {search.stream}", total=trials, note="")
 
         def watch(_: int, standing: Standing) -> None:

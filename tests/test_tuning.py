@@ -22,6 +22,7 @@ from sncl.methods.table import METHODS
 from sncl.streams import benchmarks
 from sncl.streams.benchmarks import STREAMS
 from sncl.study import Job, LatestMedianPruner, Standing, Study, distribution
+from sncl.training.fleet import run_in_threads
 from sncl.tuning import Choices, Range, Search, parse_where, plan_search, rounded, settings_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -447,6 +448,13 @@ def test_two_processes_share_a_study(tmp_path: Path) -> None:
     assert len(finishers) == 2
     assert len((tmp_path / "study.jsonl").read_text().splitlines()) == 16
     assert len(out.splitlines()) == 11
+
+
+def test_threads_share_a_study(tmp_path: Path) -> None:
+    """As on a GPU."""
+    job = Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 6)
+    run_in_threads(study.take_trials, [job] * 3, 3)
+    assert [trial.state for trial in Study(job).close()] == ["complete"] * 6
 
 
 @pytest.mark.slow
