@@ -1,4 +1,4 @@
-"""The command line: ``sncl list | train | reproduce | demo | bench | data``."""
+"""The command line: ``sncl list | train | tune | reproduce | demo | bench | data``."""
 
 from __future__ import annotations
 
@@ -75,6 +75,17 @@ def print_table(headings: list[str], cells: list[list[str]], title: str | None =
     out.print(table)
 
 
+def pairs(texts: list[str] | None, option: str, form: str = "KEY=VALUE") -> dict[str, str]:
+    """What an option that may be repeated says about each key."""
+    found = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise SnclError(f"{option} takes {form}, not {text!r}")
+        found[key.strip()] = value.strip()
+    return found
+
+
 def show_version(wanted: bool) -> None:
     if wanted:
         print(f"sncl {__version__}")
@@ -123,6 +134,7 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first T tasks")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
+    file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
     data: DataOption = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
@@ -143,12 +155,9 @@ def train(
         raise SnclError("give either --seed or --seeds, not both")
     if seeds is not None and seeds < 1:
         raise SnclError(f"--seeds is at least 1, not {seeds}")
-    settings = {}
-    for text in set_ or []:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise SnclError(f"--set takes KEY=VALUE, not {text!r}")
-        settings[key.strip()] = value.strip()
+    settings = pairs(set_, "--set")
+    if file is not None:
+        settings = from_file(file, stream, method, memory) | settings
     jobs = []
     for number in [seed or 0] if seeds is None else range(seeds):
         experiment = plan(
@@ -180,6 +189,99 @@ def train(
     else:
         print_table(*table(results))
         err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))
+
+
+def from_file(file: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:
+    """The settings in a file, checked by themselves, so that an error says where it comes from."""
+    from sncl.defaults import read_settings
+    from sncl.experiment import parse, plan
+
+    known = plan(stream, method, memory=memory).settings
+    settings = read_settings(file, stream, method, memory)
+    for key, text in settings.items():
+        parse(key, text, known, f"{file}:")
+    return settings
+
+
+@app.command("tune")
+def tune_command(
+    stream: Annotated[str, typer.Option(help="A stream of `sncl list`")],
+    method: Annotated[str, typer.Option(help="A method of `sncl list`")],
+    memory: Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")] = None,
+    trials: Annotated[int, typer.Option(help="How many settings to try; the first are the shipped ones")] = 30,
+    seeds: Annotated[int, typer.Option(help="A trial's score is the mean over the seeds 0 .. N-1")] = 2,
+    validation: Annotated[float, typer.Option(help="The part of the training data to hold out and score on")] = 0.1,
+    epochs: Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first T tasks")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=WHERE", help="Search one setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),
+    ] = None,
+    storage: Annotated[
+        Path | None, typer.Option(help="Journal of the study, which several processes may share (default: runs/...)")
+    ] = None,
+    data: DataOption = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    workers: Annotated[int | None, typer.Option(help="Trials at once (default: cores / threads)", min=1)] = None,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="Where the chosen settings go, as TOML (default: beside the journal)")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose settings on held-out training data. The same command goes on, also beside others."""
+    from sncl.commands import tune
+    from sncl.tuning import count, plan_search, ranking
+
+    if trials < 1:
+        raise SnclError(f"--trials is at least 1, not {trials}")
+    sought = plan_search(
+        stream,
+        method,
+        memory=memory,
+        seeds=seeds,
+        validation=validation,
+        epochs=epochs,
+        tasks=tasks,
+        device=device,
+        fixed=pairs(set_, "--set"),
+        searched=pairs(search, "--search", "KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A,B,C"),
+    )
+    kept = sought.experiment({}, 0).memory
+    journal = storage or Path("runs") / f"tune-{stream}-{method}-{kept}.journal"
+    for path in (journal, file):
+        if path is not None and path.is_dir():
+            raise SnclError(f"{path} is a directory; --storage and --out name files")
+    written = file or journal.with_suffix(".toml")
+    if written.suffix != ".toml" or journal in (written, written.with_suffix(".jsonl")):
+        raise SnclError(f"--out is a .toml file and --storage another one, not {written} and {journal}")
+    try:
+        found = tune(sought, trials, journal, written, err, data, workers)
+    except KeyboardInterrupt:
+        err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
+        sys.exit(INTERRUPTED)
+    best = ranking(found)
+    if as_json:
+        chosen = best[0].as_json() | {"settings": sought.row(best[0].params)} if best else None
+        print_json({"chosen": chosen, "trials": [trial.as_json() for trial in found], "file": str(written)})
+    if not best:
+        raise SnclError(f"no trial was complete; {written.with_suffix('.jsonl')} says why")
+    if as_json:
+        return
+    headings = ["trial", "validation, %", "seconds", *sought.space]
+    cells = [
+        [
+            f"{trial.number} (defaults)" if trial.default else str(trial.number),
+            trial.shown(),
+            f"{trial.seconds:.1f}",
+            *(str(trial.params[key]) for key in sought.space),
+        ]
+        for trial in best[:10]
+    ]
+    states = ", ".join(f"{number} {state}" for state, number in count(found).items())
+    print_table(headings, cells)
+    err.print(f"trials: {states}")
+    err.print(f"chosen settings: {written} (for sncl train --settings)")
 
 
 def names(given: list[str] | None) -> list[str]:

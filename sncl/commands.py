@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -23,11 +23,15 @@ from rich.progress import (
 )
 
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, perform, plan
+from sncl.experiment import Experiment, check_memory, make_stream, perform, plan
 from sncl.results import READOUT_TITLES, group, readouts, spread
 from sncl.training.engine import exact_kernels
 from sncl.training.fleet import cores, run_all, run_in_threads
 from sncl.training.run import CHECKPOINT_SECONDS, Moment
+from sncl.tuning import Search, Trial
+
+if TYPE_CHECKING:
+    from sncl.study import Standing
 
 DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
 DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
@@ -70,11 +74,8 @@ def work(job: Job, report: Report) -> dict[str, Any]:
         report(None)
 
 
-def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report], Any] = work) -> list[Any]:
-    """Run all jobs, as many at once as there are cores, behind one progress bar each.
-
-    Many jobs share one bar more, which counts them, and the bars of those that have ended vanish.
-    """
+def counting_bar(console: Console) -> Progress:
+    """Bars with how many of how many are done and a note behind; quiet where there is no terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -82,7 +83,15 @@ def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report]
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=False) as progress:
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report], Any] = work) -> list[Any]:
+    """Run all jobs, as many at once as there are cores, behind one progress bar each.
+
+    Many jobs share one bar more, which counts them, and the bars of those that have ended vanish.
+    """
+    with counting_bar(console) as progress:
         bars: dict[int, TaskID] = {}
         parts: dict[int, float] = {}  # how much of each job is done
         together = progress.add_task("all runs", total=len(jobs), note="") if len(jobs) > MANY_JOBS else None
@@ -113,6 +122,48 @@ def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report]
             return [function(jobs[0], partial(watch, 0))]
         threads = max(job.experiment.threads for job in jobs)
         return run_all(function, jobs, max(1, cores() // threads), watch)
+
+
+def tune(
+    search: Search,
+    trials: int,
+    storage: Path,
+    out: Path,
+    console: Console,
+    data: Path | None = None,
+    workers: int | None = None,
+) -> list[Trial]:
+    """Search until ``trials`` are finished, beside whoever else works on the same study, behind one progress bar."""
+    if find_spec("optuna") is None:
+        raise SnclError("tuning needs optuna: pip install sncl[tune]")
+    from sncl.study import Job as StudyJob
+    from sncl.study import Study, take_trials
+
+    usual = search.experiment({}, 0)
+    check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial
+    job = StudyJob(search, storage, out, trials, data)
+    study = Study(job)
+    with counting_bar(console) as progress:
+        bar = progress.add_task(f"{search.method} on {search.stream}", total=trials, note="")
+
+        def watch(_: int, standing: Standing) -> None:
+            note = "" if standing.best is None else f"best so far {standing.best:.2f} %"
+            progress.update(bar, completed=min(standing.finished, trials), note=note)
+
+        on_gpu = usual.device.startswith("cuda")
+        at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
+        try:
+            if on_gpu:
+                with exact_kernels():
+                    run_in_threads(take_trials, [job] * at_once, at_once, watch)
+            elif at_once == 1:
+                study.work(partial(watch, 0))
+            else:
+                run_all(take_trials, [job] * at_once, at_once, watch)
+        except SnclError:
+            if study.standing().finished < trials:  # else the others finished what one left
+                raise
+    return study.close()
 
 
 def demo_jobs(seeds: int, folder: Path) -> list[Job]:

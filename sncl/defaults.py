@@ -6,8 +6,10 @@ import math
 import tomllib
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
-from sncl.methods.table import Value
+from sncl.errors import SnclError
+from sncl.methods.table import Value, entry
 
 Settings = dict[str, Value]
 Table = dict[str, dict[str, dict[str, Settings]]]
@@ -25,3 +27,25 @@ def defaults(stream: str, method: str, memory: int) -> Settings:
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
+
+
+def read_settings(path: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:
+    """The settings for this stream, method and memory in a file of the same form, as ``--set`` would give them.
+
+    Only the very memory, or "any": a file that was tuned for another one is no answer here.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SnclError(f"cannot read the settings in {path}: {reason}") from error
+    row = found.get(stream)
+    row = row.get(method) if isinstance(row, dict) else None
+    kept = str(memory or 200) if entry(method).memory else "any"
+    row = row.get(kept, row.get("any")) if isinstance(row, dict) else None
+    if not isinstance(row, dict):
+        raise SnclError(f"{path} has no entry [{stream}] {method}.{kept}")
+    for key, value in row.items():
+        if isinstance(value, bool) or not isinstance(value, float | int | str):
+            raise SnclError(f"{path}: {key} is a number or a text, not {value!r}")
+    return {key: str(value) for key, value in row.items()}

@@ -1,4 +1,4 @@
-"""The one exception a user is meant to read."""
+"""The exceptions a user is meant to read."""
 
 
 class SnclError(Exception):
@@ -6,3 +6,7 @@ class SnclError(Exception):
 
     The command line prints it as a single line and exits with code 2; nothing that was stored is lost.
     """
+
+
+class Diverged(SnclError):
+    """A run whose losses or weights are no numbers any more: its settings are to blame, not where it ran."""

@@ -133,10 +133,10 @@ def plan(
     )
 
 
-def parse(key: str, text: str, known: Settings) -> Value:
+def parse(key: str, text: str, known: Settings, option: str = "--set") -> Value:
     """A value given as text, as the type the setting has."""
     if key not in known:
-        raise SnclError(f"there is no setting {key!r} here; --set takes {', '.join(sorted(known))}")
+        raise SnclError(f"there is no setting {key!r} here; {option} takes {', '.join(sorted(known))}")
     kind = type(known[key])
     try:
         value = kind(text)
@@ -144,7 +144,7 @@ def parse(key: str, text: str, known: Settings) -> Value:
             raise ValueError("not finite")
         return value
     except ValueError as error:
-        raise SnclError(f"--set {key}= takes a value like {known[key]!r}, not {text!r}") from error
+        raise SnclError(f"{option} {key}= takes a value like {known[key]!r}, not {text!r}") from error
 
 
 def make_network(experiment: Experiment, stream: Stream) -> nn.Module:

@@ -130,7 +130,7 @@ def test_version_as_a_program() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", ["list", "train", "demo", "data"]),
+        ("", ["list", "train", "tune", "demo", "data"]),
         ("list", ["--json"]),
         (
             "train",
@@ -144,8 +144,16 @@ def test_version_as_a_program() -> None:
                     "--threads",
                     "--validation",
                     "--checkpoint",
+                    "--settings",
                     "--json",
                 ),
+            ],
+        ),
+        (
+            "tune",
+            [
+                *("--stream", "--method", "--memory", "--trials", "--seeds", "--validation", "--epochs", "--tasks"),
+                *("--set", "--search", "--storage", "--data", "--device", "--workers", "--out", "--json"),
             ],
         ),
         ("demo", ["--seeds", "--out", "--picture", "--json"]),

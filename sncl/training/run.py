@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from sncl.errors import SnclError
+from sncl.errors import Diverged, SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.networks.gates import open_neurons
 from sncl.streams.stream import Stream
@@ -233,7 +233,7 @@ def finite(losses: Fields, step: int) -> dict[str, float]:
     values = {name: float(loss) for name, loss in losses.items()}
     for name, value in values.items():
         if not math.isfinite(value):
-            raise SnclError(
+            raise Diverged(
                 f"the loss {name!r} became {value} by step {step}; use a smaller lr or smaller weights "
                 "(--set lr=...). What was stored before is untouched"
             )
@@ -244,7 +244,7 @@ def sound(state: Fields, step: int) -> None:
     """Refuse to store a network that the last update broke: its loss was still a number."""
     for name, value in within("network", state).items():
         if not torch.isfinite(value).all():
-            raise SnclError(
+            raise Diverged(
                 f"the weights {name!r} became infinite or no numbers by step {step}; use a smaller lr or smaller "
                 "weights (--set lr=...). What was stored before is untouched"
             )
