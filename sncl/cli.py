@@ -312,6 +312,7 @@ def reproduce_command(
     data: DataOption = None,
     runs: Annotated[Path, typer.Option(help="Where runs are looked for and made")] = Path("runs"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16 (auto: bfloat16 on a GPU)")] = "auto",
     results: Annotated[
         Path | None, typer.Option(help="Read TABLE.jsonl from this folder; write it and TABLE.md there")
     ] = None,
@@ -327,7 +328,7 @@ def reproduce_command(
     from sncl.reproduce import Request, reproduce
 
     request = Request(
-        table, names(stream), names(method), memory or [], seeds, runs, results, data, device, collect=collect
+        table, names(stream), names(method), memory or [], seeds, runs, results, data, device, precision, collect
     )
     rows, failure = reproduce(request, err)
     if as_json:

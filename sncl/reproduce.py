@@ -34,6 +34,7 @@ class Request:
     results: Path | None = None
     data: Path | None = None
     device: str = "auto"
+    precision: str = "auto"
     collect: bool = False
 
     def options(self) -> list[str]:
@@ -43,6 +44,7 @@ class Request:
             "--results": self.results,
             "--data": self.data,
             "--device": None if self.device == "auto" else self.device,
+            "--precision": None if self.precision == "auto" else self.precision,
         }
         return [word for name, value in chosen.items() if value is not None for word in (name, str(value))]
 
@@ -62,7 +64,7 @@ class Failures(SnclError):
         super().__init__(f"{len(failed)} of {jobs} runs failed: {'; '.join(told)}")
 
 
-def planned(wanted: Sequence[Cell], device: str) -> Planned:
+def planned(wanted: Sequence[Cell], device: str, precision: str = "auto") -> Planned:
     """The experiment of each cell with seed 0, without the streams a method cannot run on.
 
     A method that can run on none of them is an error.
@@ -72,7 +74,14 @@ def planned(wanted: Sequence[Cell], device: str) -> Planned:
     for cell in wanted:
         memory = cell.memory or None
         try:
-            experiment = plan(cell.stream, cell.method, memory=memory, device=device, settings=cell.settings)
+            experiment = plan(
+                cell.stream,
+                cell.method,
+                memory=memory,
+                device=device,
+                precision=precision,
+                settings=cell.settings,
+            )
             found.append((cell, experiment))
         except SnclError as error:
             refused[cell.method] = error
@@ -122,7 +131,8 @@ def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception 
     """
     if request.seeds < 1:
         raise SnclError(f"--seeds is at least 1, not {request.seeds}")
-    plans = planned(cells(request.table, request.streams, request.methods, request.memories), request.device)
+    wanted = cells(request.table, request.streams, request.methods, request.memories)
+    plans = planned(wanted, request.device, request.precision)
     if request.results is not None:
         request.results.mkdir(parents=True, exist_ok=True)
     rows = gather(plans, request.seeds, known(request.runs, earlier_lines(request)))

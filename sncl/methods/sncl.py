@@ -17,7 +17,16 @@ from sncl.errors import SnclError
 from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import feature_distance, label_losses, logit_distance
-from sncl.networks.gates import Gate, Noise, Parameterisation, attach_gates, divergence, gates
+from sncl.networks.gates import (
+    INITIAL_LOG_SPREAD,
+    Gate,
+    Noise,
+    Parameterisation,
+    attach_gates,
+    divergence,
+    gates,
+    natural_step,
+)
 from sncl.networks.layers import find_sites
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, under, within
@@ -39,7 +48,11 @@ class SNCL(Method):
     ``release`` lets the pull of the prior go as data come in: eta / (1 + release * seen / 1000), with the rows seen so
     far. A prior weighs less the more data there is, and a pull that never ends keeps closing neurons the memory still
     needs. 0 keeps it constant, as the paper writes it. ``gate_lr`` is the gates' step size relative to the network's;
-    ``parameterisation`` and ``noise`` are those of :class:`sncl.networks.gates.Gate`.
+    ``parameterisation``, ``noise`` and ``start`` are those of :class:`sncl.networks.gates.Gate`.
+
+    ``natural`` > 0 moves the gates' spread by natural gradient steps of that size instead
+    (:func:`sncl.networks.gates.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
+    it. ``worth`` also closes neurons without which the loss would rise by less than that.
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. ``maps`` says whether feature maps are stored
@@ -58,6 +71,9 @@ class SNCL(Method):
         gate_lr: float = 1.0,
         parameterisation: Parameterisation = "sigma",
         noise: Noise = "sample",
+        start: float = INITIAL_LOG_SPREAD,
+        natural: float = 0.0,
+        worth: float = 0.0,
         layers: str = "auto",
         features: str = "auto",
         maps: Literal["pooled", "full"] = "pooled",
@@ -73,11 +89,16 @@ class SNCL(Method):
         ):
             if value not in allowed:
                 raise SnclError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+        if natural and parameterisation != "lambda":
+            raise SnclError("natural steps move log lambda: natural > 0 needs parameterisation=lambda")
+        if worth and not natural:
+            raise SnclError("worth is told by natural steps: worth > 0 needs natural > 0")
         self.alpha, self.beta, self.gamma, self.eta = alpha, beta, gamma, eta
         self.draws = 2 if alpha else 1
         self.admission = ADMISSIONS[admission]()
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
+        self.start, self.natural, self.worth = start, natural, worth
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
         self.register_buffer("seen", torch.zeros(()))
@@ -95,14 +116,16 @@ class SNCL(Method):
                 parameterisation=self.parameterisation,
                 noise=self.noise,
                 generator=noise,
+                start=self.start,
             )
         self.gates = tuple(gate for _, gate in gates(net))
         return Tapped(net, replayed)
 
     def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
-        gated = [parameter for gate in self.gates for parameter in gate.parameters()]
-        ours = set(gated)
+        ours = {parameter for gate in self.gates for parameter in gate.parameters()}
         plain = [parameter for parameter in net.parameters() if parameter not in ours]
+        gated = [gate.mu for gate in self.gates]
+        gated += [] if self.natural else [gate.log_spread for gate in self.gates]
         groups: list[dict[str, Any]] = [{"params": plain, "lr": lr}]
         return groups + ([{"params": gated, "lr": lr * self.gate_lr}] if gated else [])
 
@@ -121,7 +144,8 @@ class SNCL(Method):
             losses["past_labels"] = self.alpha * again.mean()
             refresh = {"slot": past[1]["slot"], "loss": again}
         if self.eta:
-            losses["sparsity"] = self.eta / (1 + self.release * self.seen / 1000) * divergence(self.gates)
+            pull = self.pull() * divergence(self.gates)
+            losses["sparsity"] = pull.detach() if self.natural else pull
         remember = {"logits": here.logits, "loss": each, **under("features", self._kept(here.features))}
         return Outcome(losses, remember, refresh)
 
@@ -129,7 +153,15 @@ class SNCL(Method):
         return self.stored if name.startswith("features/") else dtype
 
     def after_update(self, net: Tapped, now: Fields) -> None:
+        if self.natural and self.gates:
+            natural_step(self.gates, self.pull(), self.natural, self.worth)
+            for gate in self.gates:
+                gate.log_spread.grad = None  # which the optimiser does not know
         self.seen += now["y"].shape[0]
+
+    def pull(self) -> Tensor:
+        """The weight of the divergence now: eta, released by the rows seen."""
+        return self.eta / (1 + self.release * self.seen / 1000)
 
     def _kept(self, features: Fields) -> Fields:
         """What is stored and compared of each layer: [rows, channels], or the whole map."""

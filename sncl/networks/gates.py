@@ -12,6 +12,14 @@ The best \sigma makes the divergence exact, for one gate
 which pulls \lambda up. A neuron whose noise outweighs its mean (\lambda >= 1) carries no signal: it is inactive and
 masked *at evaluation only*, so that data can bring it back at any time.
 
+What the data say against it is how much the loss suffers from the noise. Where the two balance, with the weight \eta of
+the divergence and the relevance \rho = \mu^2 E[d^2 L / d\tau^2] of a neuron,
+
+    \lambda (1 + \lambda) = \eta / \rho,
+
+and a neuron without which the loss would rise by about \rho / 2 is open exactly where \rho > \eta / 2.
+:func:`natural_step` goes there directly.
+
 Reference: Gong et al., CVPR 2022, section 3.2; Liu et al., *Variational Bayesian Dropout with a Hierarchical Prior*,
 CVPR 2019.
 """
@@ -32,7 +40,9 @@ from sncl.networks.taps import layer
 Parameterisation = Literal["sigma", "lambda"]
 Noise = Literal["sample", "channel"]
 LOG_LAMBDA_LIMIT = 10.0
-INITIAL_LOG_VARIANCE = -9.0
+INITIAL_LOG_SPREAD = -9.0
+HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
+MEMORY_OF_SLOPES = 0.99
 
 
 class Gate(nn.Module):
@@ -42,8 +52,11 @@ class Gate(nn.Module):
     does; the KL then pulls at \mu too) or log \lambda ("lambda", as the paper writes q; the KL leaves \mu alone).
     ``noise`` draws one gate per row and channel ("sample", less gradient variance) or one per channel for the whole
     batch ("channel"). It comes from torch's global generator, as that of dropout does; ``generator`` draws the first
-    means.
+    means, and ``start`` is the first log variance or log \lambda.
     """
+
+    slope: Tensor  # [channels]: running mean of the data's derivative by the spread
+    cut: Tensor  # []: the log \lambda from which a neuron is inactive
 
     def __init__(
         self,
@@ -52,6 +65,7 @@ class Gate(nn.Module):
         parameterisation: Parameterisation = "sigma",
         noise: Noise = "sample",
         generator: torch.Generator | None = None,
+        start: float = INITIAL_LOG_SPREAD,
     ) -> None:
         super().__init__()
         self.axis = axis
@@ -59,7 +73,9 @@ class Gate(nn.Module):
         self.noise = noise
         device = "cpu" if generator is None else generator.device
         self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
-        self.log_spread = nn.Parameter(torch.full((channels,), INITIAL_LOG_VARIANCE, device=device))
+        self.log_spread = nn.Parameter(torch.full((channels,), float(start), device=device))
+        self.register_buffer("slope", torch.zeros(channels, device=device))
+        self.register_buffer("cut", torch.zeros((), device=device))
 
     def log_lambda(self) -> Tensor:
         r"""\log \lambda of every neuron, kept within ±10. [channels]"""
@@ -72,8 +88,8 @@ class Gate(nn.Module):
         return self.mu.abs() * torch.exp(0.5 * self.log_lambda())
 
     def is_open(self) -> Tensor:
-        r"""Which neurons carry signal: \lambda < 1. [channels]"""
-        return self.log_lambda() < 0
+        r"""Which neurons carry signal: \lambda < 1, or less where the cut is lower. [channels]"""
+        return self.log_lambda() < self.cut
 
     def forward(self, h: Tensor) -> Tensor:
         if self.training:
@@ -106,19 +122,20 @@ def attach_gates(
     parameterisation: Parameterisation = "sigma",
     noise: Noise = "sample",
     generator: torch.Generator | None = None,
+    start: float = INITIAL_LOG_SPREAD,
 ) -> nn.Module:
     """Put gates on ``net`` (changed in place and returned).
 
     ``example`` is a small input batch; it shows how the network is wired. Without ``layers`` the places are found:
     behind the nonlinearity of every hidden layer and on residual sums, never in front of a BatchNorm and never on the
-    logits. ``generator`` draws the first means.
+    logits. The other arguments are those of :class:`Gate`.
     """
     if next(gates(net), None) is not None:
         raise SnclError("this network has gates already; attach_gates puts them on once")
     sites = find_sites(net, example) if layers is None else named_sites(net, example, layers)
     for site in sites:
         place = layer(net, site.name)
-        gate = Gate(site.channels, site.axis, parameterisation, noise, generator)
+        gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start)
         gate.train(place.training)
         if isinstance(place, nn.Sequential):
             place.append(gate)  # runs last, as part of the sequence
@@ -151,6 +168,38 @@ def divergence(found: Sequence[Gate]) -> Tensor:
     """
     mu, log_spread = torch.cat([gate.mu for gate in found]), torch.cat([gate.log_spread for gate in found])
     return 0.5 * F.softplus(-log_lambda(mu, log_spread, found[0].parameterisation)).sum()
+
+
+@torch.no_grad()
+def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float = 0.0) -> None:
+    r"""Move log \lambda of all gates along the natural gradient of the evidence, by the gradient the data have left.
+
+    In units of the divergence the evidence is loss / \eta + KL, and a log variance has the same Fisher information
+    everywhere, so a step does not depend on how small \eta is:
+
+        \log \lambda <- \log \lambda - step * clip(slope / \eta - 1/2 sigmoid(-\log \lambda), -1, 1)
+
+    A single batch says little about the slope, hence its running mean. A plain gradient step, whose length shrinks with
+    \eta, would need many thousand steps from one end to the other.
+
+    A neuron is inactive if \lambda >= 1, or if the loss would rise by less than ``worth`` without it:
+    \rho / 2 = \eta / (2 \lambda (1 + \lambda)) < worth.
+    """
+    slopes = [gate.slope for gate in found]
+    spreads: list[Tensor] = [gate.log_spread for gate in found]
+    torch._foreach_lerp_(slopes, [_gradient(spread) for spread in spreads], 1 - MEMORY_OF_SLOPES)
+    move = torch.cat(slopes) / eta - 0.5 * torch.sigmoid(-torch.cat(spreads))
+    moves = (-step * move.clamp(-1, 1)).split([len(spread) for spread in spreads])
+    torch._foreach_add_(spreads, list(moves))
+    torch._foreach_clamp_max_(spreads, HIGHEST_LOG_LAMBDA)
+    torch._foreach_clamp_min_(spreads, -LOG_LAMBDA_LIMIT)
+    if worth:
+        cut = torch.log(torch.sqrt(0.25 + eta / (2 * worth)) - 0.5).clamp(max=0)
+        torch._foreach_copy_([gate.cut for gate in found], [cut] * len(found))
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 def open_neurons(net: nn.Module) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
 
-FORMAT = 2
+FORMAT = 3
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from resuming import goes_on_exactly
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -143,6 +146,49 @@ def test_a_strong_pull_closes_gates_and_a_released_one_does_not() -> None:
     released = trained(SNCL(0.7, 0.3, gamma=0.0, eta=1.0, gate_lr=20.0, parameterisation="lambda", release=1e6))
     closed = [sum(int((~gate.is_open()).sum()) for _, gate in gates(each.net)) for each in (strong, released)]
     assert closed[0] > 0 and closed[1] == 0
+
+
+NATURAL = {"parameterisation": "lambda", "natural": 0.05, "start": 0.5}
+
+
+def test_gates_that_start_closed_are_opened_by_data() -> None:
+    method = SNCL(0.7, 0.3, gamma=1.0, eta=0.01, release=10.0, **NATURAL)  # type: ignore[arg-type]
+    before = method.prepare(MLP(6, 3, width=5), torch.rand(2, 6), generator(0))
+    assert not any(gate.is_open().any() for _, gate in gates(before))
+    after = trained(SNCL(0.7, 0.3, gamma=1.0, eta=0.01, release=10.0, **NATURAL)).net  # type: ignore[arg-type]
+    assert all(gate.is_open().any() for _, gate in gates(after))
+
+
+def test_natural_steps_leave_the_spread_to_no_optimiser_and_the_mean_to_the_data() -> None:
+    method = SNCL(alpha=1.0, beta=1.0, gamma=0.0, eta=0.1, **NATURAL)  # type: ignore[arg-type]
+    subject = method.prepare(MLP(6, 3, width=5), torch.rand(2, 6), generator(0))
+    plain, gated = method.parameter_groups(subject, lr=0.2)
+    assert {id(each) for each in gated["params"]} == {id(gate.mu) for _, gate in gates(subject)}
+    assert len(plain["params"]) == 6
+    losses = method.observe(subject, {"x": torch.rand(4, 6), "y": torch.zeros(4).long()}, ()).losses
+    assert losses["sparsity"] > 0 and not losses["sparsity"].requires_grad
+
+
+def test_natural_steps_resume_exactly(tmp_path: Path) -> None:
+    rows = blobs(25)
+
+    def make(seed: int) -> Learner:
+        torch.manual_seed(0)
+        method = SNCL(0.7, 0.3, gamma=1.0, eta=0.01, release=10.0, worth=1e-3, **NATURAL)  # type: ignore[arg-type]
+        return Learner(MLP(6, 3, width=5), method, memory=16, replay=8, lr=0.1, device="cpu", seed=seed)
+
+    def go(learner: Learner, start: int, stop: int) -> None:
+        for x, y in rows[start:stop]:
+            learner.learn(x, y)
+
+    assert goes_on_exactly(make, go, 11, 25, tmp_path)
+
+
+def test_natural_steps_need_lambda() -> None:
+    with pytest.raises(SnclError, match="natural > 0 needs parameterisation=lambda"):
+        SNCL(1.0, 1.0, 1.0, 0.1, natural=0.02)
+    with pytest.raises(SnclError, match="worth > 0 needs natural > 0"):
+        SNCL(1.0, 1.0, 1.0, 0.1, worth=0.1)
 
 
 def test_gates_have_their_own_step_size() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.networks.gates import Gate, attach_gates, divergence, gates, open_neurons
+from sncl.networks.gates import Gate, attach_gates, divergence, gates, natural_step, open_neurons
 from sncl.networks.layers import find_sites
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
@@ -87,6 +87,52 @@ def test_a_closed_neuron_is_silent_in_evaluation_only_and_can_come_back() -> Non
     assert (drawn[:, 1] != 0).all()
     drawn[:, 1].sum().backward()
     assert gate.mu.grad is not None and gate.mu.grad[1] != 0  # data still reach it
+
+
+def test_a_natural_step_by_hand() -> None:
+    first, second = (Gate(2, parameterisation="lambda", start=start, generator=generator(0)) for start in (-1.0, 0.95))
+    first.log_spread.grad = torch.tensor([0.2, -0.05])
+    second.log_spread.grad = torch.tensor([900.0, -900.0])
+    natural_step([first, second], eta=torch.tensor(0.01), step=0.5)
+    pull = 0.5 / (1 + math.exp(-1.0))  # 1/2 sigmoid(-log lambda)
+    moved = [0.01 * 0.2 / 0.01 - pull, 0.01 * -0.05 / 0.01 - pull]  # a hundredth of the gradient is in the mean so far
+    assert first.log_spread.tolist() == pytest.approx([-1 - 0.5 * moved[0], -1 - 0.5 * moved[1]])
+    assert second.log_spread.tolist() == pytest.approx([0.45, 1.0])  # a step is clipped, and so is where it ends
+    assert first.slope.tolist() == pytest.approx([0.002, -0.0005])
+
+
+def test_natural_steps_end_where_noise_and_divergence_balance() -> None:
+    """lambda (1 + lambda) = eta / rho, from either side, for a loss of known curvature."""
+    torch.manual_seed(0)
+    relevance, eta = torch.tensor([4e-3, 4e-2, 4e-1, 4.0]), 0.02
+    for start in (-6.0, 1.0):
+        gate = Gate(4, parameterisation="lambda", start=start, generator=generator(0))
+        with torch.no_grad():
+            gate.mu.fill_(2.0)
+        found = []
+        for number in range(4000):
+            tau = gate(torch.ones(256, 4))
+            (relevance / 4 * (tau - 2).square() / 2).sum(1).mean().backward()  # mu^2 times curvature is the relevance
+            natural_step([gate], torch.tensor(eta), step=0.02)
+            gate.log_spread.grad = None
+            if number >= 2000:
+                found.append(gate.log_lambda().detach().exp())
+        balance = torch.sqrt(0.25 + eta / relevance) - 0.5
+        reached = torch.stack(found).mean(0)
+        torch.testing.assert_close(reached, balance, rtol=0.1, atol=0)
+        assert gate.is_open().tolist() == [False, True, True, True]  # open where rho > eta / 2
+
+
+def test_neurons_that_are_worth_little_are_closed() -> None:
+    gate = Gate(3, parameterisation="lambda", generator=generator(0))
+    eta, lambdas = 1e-3, torch.tensor([1e-3, 1e-2, 1e-1])
+    with torch.no_grad():
+        gate.log_spread.copy_(lambdas.log())
+    costs = (eta / (2 * lambdas * (1 + lambdas))).tolist()  # about 0.5, 0.05 and 0.0045
+    for worth, closed in ((0.0, 0), (0.9 * costs[2], 0), (1.1 * costs[2], 1), (1.1 * costs[1], 2), (1.1 * costs[0], 3)):
+        gate.cut.zero_()
+        natural_step([gate], torch.tensor(eta), step=0.0, worth=worth)
+        assert int((~gate.is_open()).sum()) == closed
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((5, 3), -1), ((5, 3, 4, 4), 1), ((5, 7, 3), -1)])
