@@ -341,5 +341,5 @@ def gate_histogram(groups: Sequence[Group], stored: Mapping[str, Stored]) -> Fig
         if bars:
             key = (each.stream, each.name(each.runs[0]))
             views.append(View(key, bars, "log λ", "neurons", {"barmode": "stack"}))
-    note = "Noise against signal of every gate at the end, of the first seed. A gate is closed from 0 on, or earlier."
+    note = "Noise against signal of every gate at the end, of the first seed. From 0 on, or sooner, a gate is closed."
     return Figure("lambda", "Gates by log λ", note, ("stream", "run"), views)

@@ -69,18 +69,20 @@ class Group:
 
 def read_runs(paths: Iterable[Path], note: Note) -> list[Run]:
     """All finished runs in and below these folders, each once; what is left out is noted."""
-    folders = list(dict.fromkeys(folder for path in paths for folder in run_folders(path)))
     found: dict[tuple[str, int], Run] = {}
-    for folder in folders:
+    notes = []
+    for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         if not (folder / RESULT).exists():
-            note(f"{folder.name} is not finished and left out")
+            notes.append(f"{folder.name} is not finished and left out")
             continue
         run = read_run(folder)
         first = found.setdefault((identity(run), run.seed), run)
         if first is not run:
-            note(f"{folder.name} is the same run as {first.folder.name} and left out")
+            notes.append(f"{folder.name} is the same run as {first.folder.name} and left out")
     if not found:
         raise SnclError("none of these runs is finished; a finished one has a result.json")
+    for text in notes:
+        note(text)
     return list(found.values())
 
 

@@ -71,14 +71,15 @@
     const title = (text) => ({ text: plain(text), standoff: 8, font: { size: 13, color: ink.quiet } });
     const lines = view.data.some((each) => each.type === "scatter");
     const several = view.data.length > 1;
-    const places = view.data[0].type === "histogram" ? 99 : new Set(view.data.flatMap((each) => each.x)).size; // for bars
+    const histogram = view.data[0].type === "histogram";
+    const places = new Set(view.data.flatMap((each) => each.x)).size; // few bars are not to be broad ones
     const long = Math.max(...view.data.map((each) => String(each.name).length)) > 24;
     const narrow = plot.clientWidth < 560 || long;
     return {
       ...given,
       xaxis: { ...axis, title: title(view.x), ...(heat ? {} : { showgrid: lines }), ...given.xaxis },
       yaxis: { ...axis, title: title(view.y), ...(heat ? { autorange: "reversed" } : {}), ...(lines || heat ? {} : { rangemode: "tozero" }), ...given.yaxis },
-      paper_bgcolor: ink.card, plot_bgcolor: ink.card, bargap: Math.max(0.25, 1 - 0.15 * places),
+      paper_bgcolor: ink.card, plot_bgcolor: ink.card, bargap: histogram ? 0.06 : Math.max(0.25, 1 - 0.15 * places),
       font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", size: 13, color: ink.ink },
       margin: { l: 12, r: 12, t: 34, b: 12 },
       hovermode: heat ? "closest" : lines ? "x unified" : "closest",
@@ -123,7 +124,7 @@
       if (!there.includes(state.keys[level])) state.keys[level] = there[0];
       select.replaceChildren(...there.map((text) => new Option(text, text)));
       select.value = state.keys[level];
-      select.parentElement.hidden = there.length < 2;
+      select.disabled = there.length < 2;
     });
   }
 
