@@ -366,8 +366,7 @@ def reproduce_command(
             out.print()
         if missing := open_commands(table, rows, request.options()):
             out.print("open; to fill:", *missing, sep="\n  ", soft_wrap=True)
-    folders = folders_of(rows, runs)
-    if folders or failure is None:
+    if report is not None and ((folders := folders_of(rows, runs)) or failure is None):
         tell(folders, report)
     if failure is not None:
         raise failure

@@ -15,6 +15,7 @@
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null; // the theme the reader asked for; the system's until then
   let printing = false;
+  let folded = []; // what is open on paper only
 
   const theme = () => (printing ? "light" : chosen ?? (prefersDark.matches ? "dark" : "light"));
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -194,12 +195,14 @@
   prefersDark.addEventListener("change", paint);
   addEventListener("beforeprint", () => {
     printing = true;
-    for (const each of document.querySelectorAll("details")) each.open = true;
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const each of folded) each.open = true;
     for (const state of drawn) state.waiting = false;
     paint();
   });
   addEventListener("afterprint", () => {
     printing = false;
+    for (const each of folded) each.open = false;
     paint();
   });
 

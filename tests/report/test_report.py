@@ -15,6 +15,7 @@ from PIL import Image
 
 import sncl.report
 from sncl import cli
+from sncl.experiment import plan
 from sncl.report import write_report
 from sncl.report.charts import curve, forgotten
 from sncl.report.collect import Group, Run, group, read_runs
@@ -231,6 +232,21 @@ def test_train_and_demo_write_one_too(
     monkeypatch.setattr(sncl.report, "find_spec", lambda name: None if name == "plotly" else found(name))
     assert "pip install sncl[report]" in command(2, *short, "--report", "other.html")
     assert not (tmp_path / "other.html").exists()
+
+
+def test_reproduce_tells_of_the_runs_in_its_table(
+    command: Callable[..., str], runs: Path, copied: Copied, tmp_path: Path
+) -> None:
+    experiment = plan("mnist-360", "sncl", memory=200, device="cpu")
+    names = {"stream": "mnist-360", "memory": 200}
+    copied("turning", "ours", experiment=experiment.identity(), result=names)
+    copied("er-0", "another")
+    words = ["reproduce", "table2", "--method", "sncl", "--device", "cpu", "--collect", "--report", "table.html"]
+    assert command(0, *words, "--runs", "copies") == "report: table.html\n"
+    text = (tmp_path / "table.html").read_text()
+    assert "1 setting, 1 run<" in text
+    assert '<th scope="col">paper, %</th>' in text
+    assert "none of these runs is finished" in command(2, *words, "--runs", "nowhere")
 
 
 def test_unfinished_runs_are_noted_and_left_out(command: Callable[..., str], runs: Path, copied: Copied) -> None:
