@@ -18,6 +18,7 @@ from sncl.results import READOUT_TITLES, spread
 Series = dict[str, Any]
 Matrix = Sequence[Sequence[float | None]]
 AVERAGE = "average of the tasks seen"
+SHOWN_AT_ONCE = 8  # series in a figure, before the reader asks for more
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,26 @@ def over_seeds(name: str, x: Sequence[Any], columns: Iterable[Sequence[float | N
     return {"name": name, "x": list(x), "y": [mean for mean, _ in points], "deviation": [d for _, d in points]} | more
 
 
-def colours(groups: Sequence[Group]) -> dict[str, int]:
-    """A number for each title, the same in all figures."""
-    return {title: number for number, title in enumerate(dict.fromkeys(each.title for each in groups))}
+def looks(groups: Sequence[Group]) -> dict[str, dict[str, int]]:
+    """How each title looks, the same in all figures: a colour for all sizes of its memory, and a pattern for each."""
+    names = {each.title: each.title.replace(f", memory {each.memory}", "") for each in groups}
+    colours, sizes = list(dict.fromkeys(names.values())), sorted({each.memory for each in groups if each.memory})
+    return {
+        each.title: {
+            "series": colours.index(names[each.title]),
+            "pattern": sizes.index(each.memory) if each.title != names[each.title] and each.memory else 0,
+        }
+        for each in groups
+    }
+
+
+def by_memory(members: Sequence[Group]) -> dict[str, Sequence[Group]]:
+    """All of them and those of each size of the memory, with the ones that need none; many are not shown at once."""
+    sizes = sorted({each.memory for each in members if each.memory})
+    if len(sizes) < 2:
+        return {str(*sizes) if sizes else "–": members}
+    found = {str(size): [each for each in members if each.memory in (0, size)] for size in sizes}
+    return {"all": members} | found if len(members) <= SHOWN_AT_ONCE else found | {"all": members}
 
 
 def by_stream(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -103,31 +121,36 @@ def curve(matrix: Matrix, length: int, task: int | None) -> list[float | None]:
 
 
 def accuracy(groups: Sequence[Group]) -> Figure:
-    number, views = colours(groups), []
-    for stream, readout, members in by_readout(groups):
-        matrices = {each.title: [run.matrices()[readout] for run in each.runs] for each in members}
-        length = max(len(matrix) for several in matrices.values() for matrix in several)
-        width = max(len(matrix[0]) for several in matrices.values() for matrix in several)
-        for task in (None, *range(width)):
-            curves = {
-                title: list(zip(*(curve(each, length, task) for each in several), strict=True))
-                for title, several in matrices.items()
-            }
-            keys = (stream, titled(readout), AVERAGE if task is None else f"task {task + 1}")
-            if length == 1:  # a stream without boundaries is tested once
-                bars = [
-                    over_seeds(title, [title], columns, type="bar", series=number[title])
-                    for title, columns in curves.items()
-                ]
-                views.append(View(keys, bars, "", "accuracy, %", {"showlegend": False}))
-                continue
-            lines = [
-                over_seeds(title, range(1, length + 1), columns, type="scatter", series=number[title])
-                for title, columns in curves.items()
-            ]
-            views.append(View(keys, lines, "tasks learned", "accuracy, %", {"xaxis": {"dtick": max(1, length // 10)}}))
+    look, views = looks(groups), []
+    for stream, readout, having in by_readout(groups):
+        shapes = [(len(matrix), len(matrix[0])) for each in having for matrix in of(each, readout)]
+        length, width = (max(sizes) for sizes in zip(*shapes, strict=True))
+        for memory, members in by_memory(having).items():
+            for task in (None, *range(width)):
+                keys = (stream, titled(readout), memory, AVERAGE if task is None else f"task {task + 1}")
+                curves = {
+                    each.title: list(zip(*(curve(matrix, length, task) for matrix in of(each, readout)), strict=True))
+                    for each in members
+                }
+                if length > 1:
+                    lines = [
+                        over_seeds(title, range(1, length + 1), columns, type="scatter", **look[title])
+                        for title, columns in curves.items()
+                    ]
+                    ticks = {"xaxis": {"dtick": max(1, length // 10)}}
+                    views.append(View(keys, lines, "tasks learned", "accuracy, %", ticks))
+                else:  # a stream without boundaries is tested once
+                    bars = [
+                        over_seeds(title, [title], columns, type="bar", **look[title])
+                        for title, columns in curves.items()
+                    ]
+                    views.append(View(keys, bars, "", "accuracy, %", {"showlegend": False}))
     note = "Mean over seeds, with a band of one standard deviation. The curve of a task starts when it is learned."
-    return Figure("accuracy", "Accuracy over time", note, ("stream", "read-out", "shown"), views)
+    return Figure("accuracy", "Accuracy over time", note, ("stream", "read-out", "memory", "shown"), views)
+
+
+def of(group: Group, readout: str) -> list[Matrix]:
+    return [run.matrices()[readout] for run in group.runs]
 
 
 def matrices(groups: Sequence[Group]) -> Figure:
@@ -163,17 +186,18 @@ def forgotten(matrix: Matrix) -> list[float | None]:
 
 
 def forgetting(groups: Sequence[Group]) -> Figure:
-    number, views = colours(groups), []
-    for stream, readout, members in by_readout(groups):
-        several = [each for each in members if len(each.runs[0].matrices()[readout]) > 1]
-        bars = []
-        for each in several:
-            columns = list(zip(*(forgotten(run.matrices()[readout]) for run in each.runs), strict=True))
-            bars.append(over_seeds(each.title, tasks(len(columns)), columns, type="bar", series=number[each.title]))
-        if bars:
-            views.append(View((stream, titled(readout)), bars, "", "forgetting, points"))
+    look, views = looks(groups), []
+    for stream, readout, having in by_readout(groups):
+        several = [each for each in having if len(of(each, readout)[0]) > 1]
+        for memory, members in by_memory(several).items():
+            bars = []
+            for each in members:
+                columns = list(zip(*(forgotten(matrix) for matrix in of(each, readout)), strict=True))
+                bars.append(over_seeds(each.title, tasks(len(columns)), columns, type="bar", **look[each.title]))
+            if bars:
+                views.append(View((stream, titled(readout), memory), bars, "", "forgetting, points"))
     note = "The best accuracy a task had minus that after the last one; mean and deviation over seeds. Lower is better."
-    return Figure("forgetting", "Forgetting by task", note, ("stream", "read-out"), views)
+    return Figure("forgetting", "Forgetting by task", note, ("stream", "read-out", "memory"), views)
 
 
 def losses(groups: Sequence[Group]) -> Figure:
@@ -193,7 +217,7 @@ def losses(groups: Sequence[Group]) -> Figure:
 
 
 def costs(groups: Sequence[Group]) -> Figure:
-    number, views = colours(groups), []
+    look, views = looks(groups), []
     for stream, members in by_stream(groups).items():
         shown = {
             "seconds a run": [[run.result["seconds"] for run in each.runs] for each in members],
@@ -208,7 +232,7 @@ def costs(groups: Sequence[Group]) -> Figure:
         }
         for title, columns in shown.items():
             bars = [
-                over_seeds(each.title, [each.title], [column], type="bar", series=number[each.title])
+                over_seeds(each.title, [each.title], [column], type="bar", **look[each.title])
                 for each, column in zip(members, columns, strict=True)
             ]
             views.append(View((stream, title), bars, "", title, {"showlegend": False}))

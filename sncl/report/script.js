@@ -11,7 +11,7 @@
     light: { ink: "#17202b", quiet: "#5b6775", line: "#dde2e8", card: "#ffffff", low: "#f2f6fc", high: "#0d3b85" },
     dark: { ink: "#e6ebf1", quiet: "#9aa7b5", line: "#2c3641", card: "#181f27", low: "#1b2a3d", high: "#8fc0ff" },
   };
-  const dashes = ["solid", "dash", "dot", "dashdot"];
+  const dashes = ["solid", "dash", "dot", "dashdot"], hatches = ["", "/", "x", "."];
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null; // the theme the reader asked for; the system's until then
   let printing = false;
@@ -31,7 +31,7 @@
     const points = series.x.map((x, i) => [x, series.y[i], series.deviation[i]]).filter((each) => known(each[1]));
     if (!points.some((each) => each[2] > 0)) return [];
     return [{
-      type: "scatter", mode: "lines", fill: "toself", fillcolor: faint(colour, 0.16), line: { width: 0 }, hoverinfo: "skip",
+      type: "scatter", mode: "lines", fill: "toself", fillcolor: colour, line: { width: 0 }, hoverinfo: "skip",
       x: [...points.map((p) => p[0]), ...points.map((p) => p[0]).reverse()],
       y: [...points.map((p) => p[1] + p[2]), ...points.map((p) => p[1] - p[2]).reverse()],
       showlegend: false, legendgroup: series.name,
@@ -40,17 +40,17 @@
 
   function traces(given) {
     const colours = palettes[theme()], ink = inks[theme()];
-    return plain(given).flatMap(({ series, deviation, thin, ...each }) => {
-      const number = series ?? 0, colour = colours[number % colours.length];
+    return plain(given).flatMap(({ series, pattern, deviation, thin, ...each }) => {
+      const number = series ?? 0, kind = ((pattern ?? 0) + Math.floor(number / colours.length)) % dashes.length, colour = colours[number % colours.length];
       const spread = deviation?.some((value) => value > 0);
       const number_format = each.type === "histogram" ? "%{y}" : "%{y:.4~g}";
       const hovertemplate = `${each.name}: ${number_format}${spread ? " ± %{customdata:.3~g}" : ""}<extra></extra>`;
       const common = { ...each, legendgroup: each.name, hovertemplate, ...(spread ? { customdata: deviation } : {}) };
       if (each.type === "scatter") {
-        const line = { color: colour, width: thin ? 1.4 : 2.4, dash: dashes[Math.floor(number / colours.length) % dashes.length] };
+        const line = { color: colour, width: thin ? 1.4 : 2.4, dash: dashes[kind] };
         const mode = thin ? "lines" : "lines+markers";
         const main = { ...common, mode, line, marker: { size: 7, color: colour } };
-        return spread ? [...band({ ...each, deviation }, colour), main] : [main];
+        return spread ? [...band({ ...each, deviation }, faint(colour, given.length > 6 ? 0.07 : 0.16)), main] : [main];
       }
       if (each.type === "heatmap") {
         const cells = each.z.length * each.z[0].length;
@@ -61,7 +61,7 @@
         }];
       }
       const errors = spread ? { error_y: { type: "data", array: deviation, color: ink.quiet, thickness: 1.4, width: 4 } } : {};
-      const marker = { color: faint(colour, 0.85), line: { color: ink.card, width: 1 } };
+      const marker = { color: faint(colour, 0.85), line: { color: ink.card, width: 1 }, pattern: { shape: hatches[kind], size: 6, solidity: 0.25 } };
       return [{ ...common, ...errors, marker, ...(each.type === "histogram" ? { nbinsx: 40 } : {}) }];
     });
   }
@@ -103,7 +103,7 @@
       select.addEventListener("change", () => {
         for (const other of drawn) {
           const at = other.figure.selectors.indexOf(name);
-          if (other === state || (at >= 0 && ["stream", "read-out", "run"].includes(name))) choose(other, other === state ? level : at, select.value);
+          if (other === state || (at >= 0 && ["stream", "read-out", "memory", "run"].includes(name))) choose(other, other === state ? level : at, select.value);
         }
       });
       return select;

@@ -100,7 +100,7 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for(browser: Browser, report:
 def test_choices_change_what_is_drawn_in_all_figures(browser: Browser, report: Path) -> None:
     browser.open(report)
     before = browser.ask(f"return {ACCURACY}.data.at(-1).y")
-    browser.choose("accuracy", 2, "task 3")
+    browser.choose("accuracy", 3, "task 3")
     assert browser.ask(f"return {ACCURACY}.data.at(-1).y") != before
     browser.choose("accuracy", 0, "digits-360")
     assert browser.ask(f"return {ACCURACY}.data[0].type") == "bar"

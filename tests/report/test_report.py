@@ -75,13 +75,13 @@ def test_the_table_has_mean_and_deviation_over_seeds(runs: Path, whole: Page) ->
 
 
 def test_curves_are_those_of_the_runs(runs: Path, whole: Page) -> None:
-    er, ours = whole.view("accuracy", "seq-digits", "Class-IL", "average of the tasks seen")["data"]
+    er, ours = whole.view("accuracy", "seq-digits", "Class-IL", "30", "average of the tasks seen")["data"]
     assert (er["name"], ours["name"]) == ("ER", "SNCL")
     matrices = [result_of(runs, f"er-{seed}")["accuracy_matrix"] for seed in (0, 1)]
     assert er["y"][1] == pytest.approx(sum(sum(matrix[1][:2]) / 2 for matrix in matrices) / 2, abs=1e-3)
-    third = whole.view("accuracy", "seq-digits", "Class-IL", "task 3")["data"][0]
+    third = whole.view("accuracy", "seq-digits", "Class-IL", "30", "task 3")["data"][0]
     assert third["y"][:2] == [None, None] and third["y"][2] is not None
-    (bar,) = whole.view("accuracy", "digits-360", "GCL", "average of the tasks seen")["data"]
+    (bar,) = whole.view("accuracy", "digits-360", "GCL", "30", "average of the tasks seen")["data"]
     assert (bar["type"], len(bar["y"])) == ("bar", 1)
 
 
