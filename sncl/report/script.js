@@ -193,6 +193,7 @@
     paint();
   });
   prefersDark.addEventListener("change", paint);
+  matchMedia("(max-width: 40rem)").addEventListener("change", paint); // a legend beside or below its figure
   addEventListener("beforeprint", () => {
     printing = true;
     folded = [...document.querySelectorAll("details:not([open])")];
