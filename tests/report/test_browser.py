@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -61,17 +62,19 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}", "data:,"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
-    try:
-        yield started
-    finally:
-        started.quit()
+def driver() -> Iterator[Any]:
+    """A browser with a profile of its own, which it may still be writing to when it has been told to go."""
+    with TemporaryDirectory(prefix="sncl-browser-", ignore_cleanup_errors=True) as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for flag in (*FLAGS, f"--user-data-dir={profile}", "data:,"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        started = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+        try:
+            yield started
+        finally:
+            started.quit()
 
 
 @pytest.fixture(scope="module")
