@@ -83,7 +83,7 @@
       paper_bgcolor: ink.card, plot_bgcolor: ink.card, bargap: histogram ? 0.06 : Math.max(0.25, 1 - 0.15 * places),
       font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", size: 13, color: ink.ink },
       margin: { l: 12, r: 12, t: 34, b: 12 },
-      hovermode: heat ? "closest" : lines ? "x unified" : "closest",
+      hovermode: lines ? "x unified" : "closest", hoverdistance: lines ? -1 : 20,
       hoverlabel: { bgcolor: ink.card, bordercolor: ink.line, font: { color: ink.ink } },
       showlegend: several && given.showlegend !== false,
       legend: narrow ? { orientation: "h", y: -0.2, yanchor: "top", x: 0 } : { x: 1.01, y: 1 },

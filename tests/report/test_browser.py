@@ -114,6 +114,20 @@ def test_choices_change_what_is_drawn_in_all_figures(browser: Browser, report: P
     assert browser.errors() == []
 
 
+def test_pointing_at_a_figure_tells_its_numbers(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    browser.ask(
+        f"document.documentElement.style.scrollBehavior = 'auto'; {ACCURACY}.scrollIntoView({{block: 'center'}})"
+    )
+    x, y = browser.ask(
+        f"const box = {ACCURACY}.querySelector('.nsewdrag').getBoundingClientRect();"
+        "return [box.x + box.width * 0.4, box.y + box.height * 0.5]"
+    )
+    for step in range(2):
+        browser.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x + step, "y": y})
+    browser.wait(f"return /ER: [0-9.]+ ± [0-9.]+/.test({ACCURACY}.querySelector('.hoverlayer').textContent)")
+
+
 def test_a_figure_is_saved_as_picture_and_numbers(browser: Browser, report: Path) -> None:
     browser.open(report)
     browser.ask(
