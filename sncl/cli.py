@@ -143,6 +143,9 @@ def train(
     threads: Annotated[int | None, typer.Option(help="CPU threads of one run (default: 1; ResNets: all cores)")] = None,
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
+    keep_tasks: Annotated[
+        bool, typer.Option("--keep-tasks", help="Also keep the network after each task, for `sncl analyze tsne`")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
@@ -150,6 +153,7 @@ def train(
     from sncl.experiment import plan, stored_result
     from sncl.methods.table import entry
     from sncl.results import table
+    from sncl.training.run import TASK_NETWORK
 
     if seed is not None and seeds is not None:
         raise SnclError("give either --seed or --seeds, not both")
@@ -175,14 +179,15 @@ def train(
             settings=settings,
         )
         place = Path("runs") / experiment.name() if folder is None else folder
-        jobs.append(
-            Job(experiment, place / f"seed-{number}" if folder and seeds is not None else place, data, checkpoint)
-        )
+        own = place / f"seed-{number}" if folder and seeds is not None else place
+        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks))
     if memory is not None and not entry(method).memory:
         err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
     done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
     for job in done:
         err.print(f"already finished: {job.folder} (the stored result is shown)")
+        if keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():
+            err.print("note: it was made without --keep-tasks; give another --out to make it again with them")
     results = run_jobs(jobs, err)
     if as_json:
         print_json(results[0] if seeds is None else {"runs": results})

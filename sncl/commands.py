@@ -49,6 +49,7 @@ class Job:
     folder: Path
     data: Path | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    keep_tasks: bool = False
 
     def title(self) -> str:
         return f"{self.experiment.method} on {self.experiment.stream}, seed {self.experiment.seed}"
@@ -69,7 +70,7 @@ def work(job: Job, report: Report) -> dict[str, Any]:
         watch(Moment(done, total, task=0, tasks=1, reading=True))
 
     try:
-        return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds)
+        return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds, job.keep_tasks)
     finally:
         report(None)
 

@@ -144,6 +144,7 @@ def test_version_as_a_program() -> None:
                     "--threads",
                     "--validation",
                     "--checkpoint",
+                    "--keep-tasks",
                     "--settings",
                     "--json",
                 ),
