@@ -101,7 +101,6 @@ def draw_fisher(groups: Sequence[Group], path: Path) -> None:
         values.set_ylim(bottom=0)
         values.set_xlabel("number")
         values.set_ylabel("eigenvalue")
-        values.legend()
 
 
 def draw_tsne(groups: Sequence[Group], path: Path) -> None:

@@ -9,6 +9,7 @@ from sncl.analysis import fisher as module
 from sncl.analysis.fisher import fisher, leading_eigenvalues, times_fisher, traces
 from sncl.analysis.loading import Trained
 from sncl.networks.gates import attach_gates
+from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
 
 
@@ -74,6 +75,21 @@ def test_eigenvalues_are_those_of_the_dense_matrix(gated: bool) -> None:
     assert leading_eigenvalues(net, batches(x, y), 6) == pytest.approx(expected, rel=1e-6)
     assert expected[0] > 2 * expected[5] > 0
     assert float(traces(net, batches(x, y)).plain.mean()) == pytest.approx(float(dense.trace()))
+
+
+def test_a_resnet_with_gates() -> None:
+    torch.manual_seed(0)
+    x, y = torch.rand(6, 1, 8, 8), torch.randint(3, (6,))
+    net = Tapped(attach_gates(ResNet18(3, 1, width=2), x[:2]).double()).train()
+    x = x.double()
+    net(x)  # moves the running statistics
+    statistics = {name: value.clone() for name, value in net.named_buffers()}
+    gradients = row_by_row(net, x, y)
+    parts = [(x[:2], y[:2]), (x[2:], y[2:])]
+    assert torch.allclose(traces(net, parts).plain, gradients.square().sum(1))
+    vector = torch.randn(gradients.shape[1], dtype=torch.float64)
+    assert torch.allclose(times_fisher(net, parts, vector), gradients.T @ (gradients @ vector) / 6)
+    assert all(torch.equal(value, statistics[name]) for name, value in net.named_buffers())
 
 
 def test_no_more_eigenvalues_than_there_are() -> None:
