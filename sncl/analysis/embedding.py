@@ -66,6 +66,8 @@ def tsne(
     parts = rows_of_tests(run.stream, rows, seed)
     if task is not None and not 1 <= task <= len(parts):
         raise SnclError(f"{run.folder} has the tasks 1 to {len(parts)}, not {task}")
+    if task is not None and run.stream.joined:
+        raise SnclError(f"{run.folder} learned all tasks at once, so there is no network right after one; drop --task")
     labels = torch.cat([y for _, y in parts]).cpu()
     features = torch.cat([representations(run.learner, x) for x, _ in parts])
     measures: dict[str, Any] = {"separation": separation(features, labels)}

@@ -1,5 +1,7 @@
 """Representations are what the classifier reads, and the embedding of them follows from the seed."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -50,6 +52,8 @@ def test_of_a_run(gated: Trained, plain: Trained) -> None:
 def test_what_cannot_be_embedded(plain: Trained) -> None:
     with pytest.raises(SnclError, match="tasks 1 to 3, not 4"):
         tsne(plain, task=4)
+    with pytest.raises(SnclError, match="all tasks at once"):
+        tsne(replace(plain, stream=plain.stream.joint()), task=2)
     with pytest.raises(SnclError, match="at least 5 rows"):
         embed(torch.randn(3, 2), seed=0)
     with pytest.raises(SnclError, match="the same"):
