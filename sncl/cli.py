@@ -1,11 +1,11 @@
-"""The command line: ``sncl list | train | tune | reproduce | analyze | demo | bench | data``."""
+"""The command line: ``sncl list | train | tune | reproduce | analyze | report | demo | bench | data``."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -51,6 +51,9 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 RowsOption = Annotated[int, typer.Option(help="About how many rows to look at (0: all)", min=0)]
 SeedOption = Annotated[int, typer.Option(help="Of everything random in the analysis")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs (needs plotly)")
+]
 
 
 def main() -> None:
@@ -98,6 +101,23 @@ def pairs(texts: list[str] | None, option: str, form: str = "KEY=VALUE") -> dict
             raise SnclError(f"{option} takes {form}, not {text!r}")
         found[key.strip()] = value.strip()
     return found
+
+
+def check(report: Path | None) -> None:
+    """Refuse a report that could not be written, before the runs."""
+    if report is not None:
+        from sncl.report import check_report
+
+        check_report(report)
+
+
+def tell(folders: Iterable[Path], report: Path | None) -> None:
+    """Write the report that was asked for."""
+    if report is not None:
+        from sncl.report import write_report
+
+        write_report(folders, report, lambda text: err.print(f"note: {text}"))
+        err.print(f"report: {report}")
 
 
 def show_version(wanted: bool) -> None:
@@ -160,6 +180,7 @@ def train(
     keep_tasks: Annotated[
         bool, typer.Option("--keep-tasks", help="Also keep the network after each task, for `sncl analyze tsne`")
     ] = False,
+    report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
@@ -173,6 +194,7 @@ def train(
         raise SnclError("give either --seed or --seeds, not both")
     if seeds is not None and seeds < 1:
         raise SnclError(f"--seeds is at least 1, not {seeds}")
+    check(report)
     settings = pairs(set_, "--set")
     if file is not None:
         settings = from_file(file, stream, method, memory) | settings
@@ -208,6 +230,7 @@ def train(
     else:
         print_table(*table(results))
         err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))
+    tell([job.folder for job in jobs], report)
 
 
 def from_file(file: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:
@@ -336,6 +359,7 @@ def reproduce_command(
         Path | None, typer.Option(help="Read TABLE.jsonl from this folder; write it and TABLE.md there")
     ] = None,
     collect: Annotated[bool, typer.Option("--collect", help="Show what is there and run nothing")] = False,
+    report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """A table of the paper beside our numbers: finds the runs that are there and makes those that are missing.
@@ -344,8 +368,10 @@ def reproduce_command(
     """
     from sncl.comparison import HEADINGS, by_stream, open_commands
     from sncl.comparison import as_json as to_json
+    from sncl.records import folders_of
     from sncl.reproduce import Request, reproduce
 
+    check(report)
     request = Request(
         table, names(stream), names(method), memory or [], seeds, runs, results, data, device, precision, collect
     )
@@ -358,6 +384,8 @@ def reproduce_command(
             out.print()
         if missing := open_commands(table, rows, request.options()):
             out.print("open; to fill:", *missing, sep="\n  ", soft_wrap=True)
+    if report is not None and ((folders := folders_of(rows, runs)) or failure is None):
+        tell(folders, report)
     if failure is not None:
         raise failure
 
@@ -523,11 +551,24 @@ def numbers(text: str, option: str) -> tuple[float, ...]:
     return found
 
 
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders")],
+    file: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page")] = Path("report.html"),
+) -> None:
+    """Turn runs into one web page that can be mailed: tables, charts, the memory's images. Needs plotly.
+
+    Runs that differ in nothing but the seed are shown as mean and deviation; unfinished ones are left out.
+    """
+    tell(runs, file)
+
+
 @app.command()
 def demo(
     seeds: Annotated[int, typer.Option(help="How many seeds", min=1)] = 3,
     folder: Annotated[Path | None, typer.Option("--out", help="Keep the runs here (default: a temporary one)")] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")] = None,
+    report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
@@ -536,8 +577,10 @@ def demo(
 
     if picture is not None:
         check_picture(picture)
+    check(report)
     with working_folder(folder) as place:
-        results = run_jobs(demo_jobs(seeds, place), err)
+        jobs = demo_jobs(seeds, place)
+        results = run_jobs(jobs, err)
         if as_json:
             print_json({"runs": results})
         else:
@@ -547,6 +590,7 @@ def demo(
         if picture is not None:
             draw(results, picture)
             err.print(f"picture: {picture}")
+        tell([job.folder for job in jobs], report)
 
 
 @app.command("bench")

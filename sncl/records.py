@@ -72,7 +72,7 @@ def record(result: dict[str, Any]) -> Record:
     )
 
 
-def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
+def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
     """The finished runs below a folder. A file that cannot be read is left to the run it belongs to, which names it."""
     for path in sorted(runs.rglob(EXPERIMENT)):
         if not (path.parent / RESULT).exists():
@@ -83,7 +83,17 @@ def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
                 continue
         except (SnclError, KeyError, TypeError):
             continue
-        yield identity(experiment), found
+        yield path.parent, identity(experiment), found
+
+
+def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
+    return ((what, found) for _, what, found in finished(runs))
+
+
+def folders_of(rows: Iterable[Row], runs: Path) -> list[Path]:
+    """The run folders below ``runs`` that these rows are about; a row may also stand for a line of a file."""
+    wanted = {identity(row.experiment.identity()) for row in rows}
+    return [folder for folder, what, _ in finished(runs) if what in wanted]
 
 
 def read_lines(path: Path) -> list[Record]:

@@ -322,6 +322,26 @@ def test_the_log_tells_of_the_losses_and_scores(tmp_path: Path) -> None:
     scores = [line for line in lines if line["event"] == "evaluation"]
     assert [line["accuracy"]["class_il"] for line in scores] == result["accuracy_matrix"]
     assert [line["memory"] for line in scores] == [30, 30]
+    assert [sum(line["memory_by_class"]) for line in scores] == [30, 30]
+    assert [sum(count > 0 for count in line["memory_by_task"]) for line in scores] == [1, 2]
+    assert "neuron_use" not in scores[-1]  # no gates
+
+
+def test_the_log_tells_which_neurons_are_open_and_which_task_uses_them(tmp_path: Path) -> None:
+    result = perform(plan("rot-digits", "sncl", memory=30, tasks=3, epochs=1, device="cpu"), tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    *_, last = scores = [line for line in lines if line["event"] == "evaluation"]
+    assert all("memory_by_task" not in line for line in scores)  # all classes in every task: nobody knows
+    assert set(last["open_neurons"]) == {"layer1.1", "layer2.1"}
+    is_open, neurons = (sum(each) for each in zip(*last["open_neurons"].values(), strict=True))
+    assert is_open / neurons == pytest.approx(result["active_fraction"])
+    assert [len(line["neuron_use"]["overlap"]) for line in scores] == [1, 2, 3]
+    for line in scores:
+        use = line["neuron_use"]
+        for layer, (is_open, neurons) in line["open_neurons"].items():
+            assert len(use["used"][layer]) == line["task"] + 1
+            assert max(use["used"][layer]) <= use["any"][layer] <= is_open / neurons + 1e-4
+        assert all(row[-1] == 1 and all(0 <= value <= 1 for value in row) for row in use["overlap"])
 
 
 def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path) -> None:

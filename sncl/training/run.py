@@ -26,6 +26,7 @@ from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.learner import Learner
+from sncl.training.probe import probe
 
 CHECKPOINT = "checkpoint.safetensors"
 LOG = "log.jsonl"
@@ -196,7 +197,7 @@ def run(
                     learner.boundary(*task_rows(learner, stream, place.task))
                 score(learner, stream, place.task, scores, log)
                 if watch:
-                    learned = place.task + 1 if stream.boundaries else stream.test_tasks
+                    learned = len(learned_after(stream, place.task))
                     averages: dict[str, float] = {
                         readout: mean(rows[-1][:learned]) for readout, rows in scores.matrices.items()
                     }
@@ -222,6 +223,11 @@ def task_rows(learner: Learner, stream: Stream, task: int) -> tuple[Tensor, Tens
     return stream.batch(task, torch.arange(len(stream.phases[task].rows))) if learner.method.revisits else ()
 
 
+def learned_after(stream: Stream, task: int) -> range:
+    """The tasks seen so far."""
+    return range(task + 1 if stream.boundaries else stream.test_tasks)
+
+
 def tested_after(stream: Stream, task: int) -> range:
     """The tasks seen so far, and the next one before it is learned."""
     return range(min(task + 2, stream.test_tasks) if stream.boundaries else stream.test_tasks)
@@ -237,7 +243,13 @@ def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log)
         scores.open_by_task.append(fraction)
     remembered = len(learner.memory) if learner.memory is not None else 0
     log.write(
-        event="evaluation", step=learner.steps, task=task, accuracy=rows, memory=remembered, active_fraction=fraction
+        event="evaluation",
+        step=learner.steps,
+        task=task,
+        accuracy=rows,
+        memory=remembered,
+        active_fraction=fraction,
+        **probe(learner, stream, learned_after(stream, task)),
     )
 
 
