@@ -1,12 +1,14 @@
-"""The command line: ``sncl list | train | tune | reproduce | report | demo | bench | data``."""
+"""The command line: ``sncl list | train | tune | reproduce | analyze | report | demo | bench | data``."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -14,6 +16,9 @@ from rich.table import Table
 
 from sncl import __version__
 from sncl.errors import SnclError
+
+if TYPE_CHECKING:
+    from sncl.analysis.groups import Group
 
 app = typer.Typer(
     add_completion=False,
@@ -23,6 +28,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(invoke_without_command=True, help="What data is there, and how to get more.")
 app.add_typer(data_app, name="data")
+analyze_app = typer.Typer(no_args_is_help=True, help="What the trained networks of finished runs are like.")
+app.add_typer(analyze_app, name="analyze")
 
 # Typer carries its own copy of click from some version on; these are that copy's exceptions, wherever it lies.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -37,6 +44,12 @@ INTERRUPTED = 130  # what a shell calls Ctrl-C, and Typer too
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets (default: $SNCL_DATA or the user's cache)")
 ]
+RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders of sncl train; seeds of one method are averaged")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Also write all numbers to this .json file")]
+PictureOption = Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+RowsOption = Annotated[int, typer.Option(help="About how many rows to look at (0: all)", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Of everything random in the analysis")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs (needs plotly)")
@@ -164,6 +177,9 @@ def train(
     threads: Annotated[int | None, typer.Option(help="CPU threads of one run (default: 1; ResNets: all cores)")] = None,
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
+    keep_tasks: Annotated[
+        bool, typer.Option("--keep-tasks", help="Also keep the network after each task, for `sncl analyze tsne`")
+    ] = False,
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -172,6 +188,7 @@ def train(
     from sncl.experiment import plan, stored_result
     from sncl.methods.table import entry
     from sncl.results import table
+    from sncl.training.run import TASK_NETWORK
 
     if seed is not None and seeds is not None:
         raise SnclError("give either --seed or --seeds, not both")
@@ -198,14 +215,15 @@ def train(
             settings=settings,
         )
         place = Path("runs") / experiment.name() if folder is None else folder
-        jobs.append(
-            Job(experiment, place / f"seed-{number}" if folder and seeds is not None else place, data, checkpoint)
-        )
+        own = place / f"seed-{number}" if folder and seeds is not None else place
+        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks))
     if memory is not None and not entry(method).memory:
         err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
     done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
     for job in done:
         err.print(f"already finished: {job.folder} (the stored result is shown)")
+        if keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():
+            err.print("note: it was made without --keep-tasks; give another --out to make it again with them")
     results = run_jobs(jobs, err)
     if as_json:
         print_json(results[0] if seeds is None else {"runs": results})
@@ -370,6 +388,167 @@ def reproduce_command(
         tell(folders, report)
     if failure is not None:
         raise failure
+
+
+@analyze_app.command("perturbation")
+def analyze_perturbation(
+    runs: RunsArgument,
+    absolute: Annotated[str | None, typer.Option(help="Sizes of the noise, with commas between them")] = None,
+    relative: Annotated[str | None, typer.Option(help="Sizes relative to the norm of each filter")] = None,
+    draws: Annotated[int, typer.Option(help="Draws of noise for each size", min=1)] = 5,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Loss and accuracy under Gaussian noise on the weights: flat minima bear more of it."""
+    from sncl.analysis.perturbation import SIZES, perturbation
+    from sncl.analysis.pictures import draw_perturbation
+    from sncl.analysis.tables import perturbation_table
+
+    sizes = SIZES | {
+        kind: numbers(text, f"--{kind}") for kind, text in (("absolute", absolute), ("relative", relative)) if text
+    }
+    options = {"sizes": sizes, "draws": draws, "rows": rows, "seed": seed}
+    show = Shown("perturbation", perturbation_table, draw_perturbation, file, picture, as_json)
+    analyze(perturbation, options, runs, show, data, device)
+
+
+@analyze_app.command("fisher")
+def analyze_fisher(
+    runs: RunsArgument,
+    eigenvalues: Annotated[int, typer.Option(help="How many of the largest eigenvalues (0: none)", min=0)] = 10,
+    rows: RowsOption = 5_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Trace and largest eigenvalues of the empirical Fisher information on training rows."""
+    from sncl.analysis.fisher import fisher
+    from sncl.analysis.pictures import draw_fisher
+    from sncl.analysis.tables import fisher_table
+
+    options = {"eigenvalues": eigenvalues, "rows": rows, "seed": seed}
+    show = Shown("fisher", fisher_table, draw_fisher, file, picture, as_json)
+    analyze(fisher, options, runs, show, data, device)
+
+
+@analyze_app.command("tsne")
+def analyze_tsne(
+    runs: RunsArgument,
+    task: Annotated[
+        int | None, typer.Option(help="Also this task, counted from 1, now beside right after it (--keep-tasks)")
+    ] = None,
+    rows: RowsOption = 2_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The last features of test rows in two dimensions: how far classes lie apart, how far a task has drifted."""
+    from sncl.analysis.embedding import tsne, without_task
+    from sncl.analysis.pictures import draw_tsne
+    from sncl.analysis.tables import tsne_table
+
+    show = Shown("tsne", tsne_table, draw_tsne, file, picture, as_json)
+    groups = analyze(tsne, {"task": task, "rows": rows, "seed": seed}, runs, show, data, device)
+    for folder in without_task([run for group in groups for run in group.runs]):
+        err.print(
+            f"note: {folder} did not keep its network after task {task}; for that picture run its sncl train command "
+            "again with --keep-tasks and another --out"
+        )
+
+
+@analyze_app.command("calibration")
+def analyze_calibration(
+    runs: RunsArgument,
+    samples: Annotated[int, typer.Option(help="Samples of the gates' posterior to average", min=1)] = 20,
+    bins: Annotated[int, typer.Option(help="Bins of confidence", min=1)] = 15,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Whether networks are right as often as they are sure, as they predict and with their gates sampled."""
+    from sncl.analysis.calibration import calibration
+    from sncl.analysis.pictures import draw_calibration
+    from sncl.analysis.tables import calibration_table
+
+    options = {"samples": samples, "bins": bins, "rows": rows, "seed": seed}
+    show = Shown("calibration", calibration_table, draw_calibration, file, picture, as_json)
+    analyze(calibration, options, runs, show, data, device)
+
+
+class Shown(NamedTuple):
+    """What is made of an analysis: its name, its table, its picture, and where they go."""
+
+    name: str
+    table: Callable[[Sequence[Group]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[Group], Path], None]
+    file: Path | None
+    picture: Path | None
+    as_json: bool
+
+
+def analyze(
+    analysis: Callable[..., dict[str, Any]],
+    options: dict[str, Any],
+    runs: list[Path],
+    show: Shown,
+    data: Path | None,
+    device: str,
+) -> list[Group]:
+    """Analyse the runs, and show, write and draw what was found."""
+    from sncl.commands import analyse, check_picture
+    from sncl.training.checkpoint import write_json
+
+    if show.file is not None and (show.file.suffix != ".json" or not show.file.parent.is_dir()):
+        raise SnclError(f"--out is a .json file in a folder that exists, not {show.file}")
+    if show.picture is not None:
+        check_picture(show.picture)
+    try:
+        groups = analyse(runs, partial(analysis, **options), err, data, device)
+    except KeyboardInterrupt:
+        err.print("stopped; nothing was written")
+        sys.exit(INTERRUPTED)
+    found = {
+        "analysis": show.name,
+        "options": options,
+        "groups": [group.as_json() for group in groups],
+        "runs": [run for group in groups for run in group.runs],
+    }
+    if show.file is not None:
+        write_json(show.file, found)
+    if show.as_json:
+        print_json(found)
+    else:
+        print_table(*show.table(groups))
+    if show.picture is not None:
+        show.draw(groups, show.picture)
+        err.print(f"picture: {show.picture}")
+    return groups
+
+
+def numbers(text: str, option: str) -> tuple[float, ...]:
+    """Sizes from an option that holds commas: none is negative, and they grow."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise SnclError(f"{option} takes numbers with commas between them, not {text!r}") from error
+    if not all(0 <= size < math.inf for size in found) or sorted(set(found)) != list(found):
+        raise SnclError(f"{option} takes numbers from 0 on that grow, not {text!r}")
+    return found
 
 
 @app.command("report")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +22,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from sncl.analysis.groups import Group, record
+from sncl.analysis.groups import group as by_seed
+from sncl.analysis.loading import Trained, load_run
 from sncl.errors import SnclError
 from sncl.experiment import Experiment, check_memory, make_stream, perform, plan
 from sncl.results import READOUT_TITLES, group, readouts, spread
-from sncl.training.engine import exact_kernels
+from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.fleet import cores, run_all, run_in_threads
 from sncl.training.run import CHECKPOINT_SECONDS, Moment
 from sncl.tuning import Search, Trial
@@ -49,6 +52,7 @@ class Job:
     folder: Path
     data: Path | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    keep_tasks: bool = False
 
     def title(self) -> str:
         return f"{self.experiment.method} on {self.experiment.stream}, seed {self.experiment.seed}"
@@ -69,7 +73,7 @@ def work(job: Job, report: Report) -> dict[str, Any]:
         watch(Moment(done, total, task=0, tasks=1, reading=True))
 
     try:
-        return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds)
+        return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds, job.keep_tasks)
     finally:
         report(None)
 
@@ -164,6 +168,29 @@ def tune(
             if study.standing().finished < trials:  # else the others finished what one left
                 raise
     return study.close()
+
+
+def analyse(
+    folders: Sequence[Path],
+    analysis: Callable[..., dict[str, Any]],
+    console: Console,
+    data: Path | None = None,
+    device: str = "auto",
+) -> list[Group]:
+    """What an analysis says about each run, behind one progress bar each, by method and seed."""
+    found = []
+    with counting_bar(console) as progress:
+        for folder in folders:
+            bar = progress.add_task(str(folder), total=None, note="")
+
+            def watch(done: int, total: int, bar: TaskID = bar) -> None:
+                progress.update(bar, completed=done, total=total)
+
+            run: Trained = load_run(folder, data, device)
+            with exact_kernels(), on_threads(run.experiment.threads):
+                found.append(record(run, analysis(run, progress=watch)))
+            by_seed(found)  # refuses the same seed twice before more time is spent
+    return by_seed(found)
 
 
 def demo_jobs(seeds: int, folder: Path) -> list[Job]:

@@ -1,7 +1,8 @@
 """One experiment: a method on a stream with a memory and a seed, from its names to its result file.
 
 The only place that knows all names. A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors``
-(where it is, and in the end the trained network), ``log.jsonl`` and, once finished, ``result.json``.
+(where it is, and in the end the trained network), ``log.jsonl`` and, once finished, ``result.json``; on demand also
+``task-01.safetensors`` and so on, the network after each task.
 """
 
 from __future__ import annotations
@@ -196,8 +197,12 @@ def perform(
     watch: Watch | None = None,
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keep_tasks: bool = False,
 ) -> dict[str, Any]:
-    """Run the experiment in ``folder``, or finish it, or return the result that lies there."""
+    """Run the experiment in ``folder``, or finish it, or return the result that lies there.
+
+    ``keep_tasks`` also leaves the network after each task there, for the analyses.
+    """
     finished = stored_result(experiment, folder)
     if finished is not None:
         return finished
@@ -210,8 +215,9 @@ def perform(
         with FileLock(folder / ".lock", timeout=0), exact_kernels(), on_threads(experiment.threads):
             for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
                 left.unlink()
-            write_json(folder / EXPERIMENT, experiment.identity())
-            scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), watch, checkpoint_seconds)
+            identity = experiment.identity()
+            write_json(folder / EXPERIMENT, identity)
+            scores = run(learner, stream, experiment.epochs, folder, identity, watch, checkpoint_seconds, keep_tasks)
             result = summarise(experiment, stream, learner, scores)
             write_json(folder / RESULT, result)
             return result

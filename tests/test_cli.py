@@ -130,7 +130,7 @@ def test_version_as_a_program() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", ["list", "train", "tune", "demo", "data"]),
+        ("", ["list", "train", "tune", "analyze", "demo", "data"]),
         ("list", ["--json"]),
         (
             "train",
@@ -144,6 +144,7 @@ def test_version_as_a_program() -> None:
                     "--threads",
                     "--validation",
                     "--checkpoint",
+                    "--keep-tasks",
                     "--settings",
                     "--json",
                 ),
@@ -234,6 +235,16 @@ def test_train_as_a_program(tmp_path: Path, sncl: Sncl) -> None:
     assert again.json() == result
     assert again.err == f"already finished: {run} (the stored result is shown)\n"
     assert contents(run) == before
+
+
+def test_networks_after_each_task_are_kept_on_demand(sncl: Sncl, tmp_path: Path) -> None:
+    assert sncl(*SHORT, "--out", "kept", "--keep-tasks").code == 0
+    assert sncl(*SHORT, "--out", "plain").code == 0
+    kept, plain = ({path.name for path in (tmp_path / name).iterdir()} for name in ("kept", "plain"))
+    assert kept - plain == {"task-01.safetensors", "task-02.safetensors"}
+    assert equal(tensors(tmp_path / "kept"), tensors(tmp_path / "plain"))
+    assert "note: it was made without --keep-tasks" in sncl(*SHORT, "--out", "plain", "--keep-tasks").err
+    assert "note:" not in sncl(*SHORT, "--out", "kept", "--keep-tasks").err
 
 
 @pytest.mark.parametrize(

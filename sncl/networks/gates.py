@@ -27,6 +27,7 @@ CVPR 2019.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -57,6 +58,7 @@ class Gate(nn.Module):
 
     slope: Tensor  # [channels]: running mean of the data's derivative by the spread
     cut: Tensor  # []: the log \lambda from which a neuron is inactive
+    sampling = False  # see :func:`sampling`
 
     def __init__(
         self,
@@ -92,10 +94,12 @@ class Gate(nn.Module):
         return self.log_lambda() < self.cut
 
     def forward(self, h: Tensor) -> Tensor:
-        if self.training:
+        if self.training or self.sampling:
             rows = h.shape[0] if self.noise == "sample" else 1
             eps = torch.randn(rows, self.mu.shape[0], device=h.device)
             tau = torch.addcmul(self.mu, self.deviation(), eps)  # [rows or 1, channels]
+            if not self.training:
+                tau = tau * self.is_open()
         else:
             tau = (self.mu * self.is_open()).unsqueeze(0)
         shape = [1] * h.dim()
@@ -150,6 +154,23 @@ def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
     for name, module in net.named_modules():
         if isinstance(module, Gate):
             yield name.rpartition(".")[0], module
+
+
+@contextmanager
+def sampling(net: nn.Module) -> Iterator[None]:
+    """Let gates draw from their posterior in evaluation too, while all else stays as it is there.
+
+    BatchNorm keeps its running statistics, dropout does nothing, and closed neurons stay silent: what varies is the
+    posterior's uncertainty alone. The noise comes from torch's global generator.
+    """
+    found = [gate for _, gate in gates(net)]
+    for gate in found:
+        gate.sampling = True
+    try:
+        yield
+    finally:
+        for gate in found:
+            gate.sampling = False
 
 
 def log_lambda(mu: Tensor, log_spread: Tensor, parameterisation: Parameterisation) -> Tensor:

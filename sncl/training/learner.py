@@ -230,21 +230,8 @@ class Learner:
 
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
         """The inverse of :meth:`state` and :meth:`description`."""
-        ours = {key: self.description()[key] for key in ("format", "method", "memory")}
-        theirs = {key: description.get(key) for key in ours}
-        if ours != theirs:
-            raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
-        shape, dtype = description["example"]
-        self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
-        while self.tasks < description["tasks"]:
-            self._expand()
-        net, optimizer, engine = self._prepared()
-        try:
-            net.body.load_state_dict(within("network", state))
-            self.method.load_state_dict(within("method", state))
-        except RuntimeError as error:
-            what = str(error).replace("\n", " ")
-            raise SnclError(f"this checkpoint belongs to another network: {what}") from error
+        self.restore_network(state, description)
+        _, optimizer, engine = self._prepared()
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in within("optimizer", state).items():
             number, _, name = key.partition("/")
@@ -256,6 +243,24 @@ class Learner:
         self.steps = description["steps"]
         self._usual_rows = description["rows"]
         engine.forget()
+
+    def restore_network(self, state: Fields, description: dict[str, Any]) -> None:
+        """Only the network and the method, enough to predict with, also on another device."""
+        ours = {key: self.description()[key] for key in ("format", "method", "memory")}
+        theirs = {key: description.get(key) for key in ours}
+        if ours != theirs:
+            raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
+        shape, dtype = description["example"]
+        self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        while self.tasks < description["tasks"]:
+            self._expand()
+        net = self._prepared().net
+        try:
+            net.body.load_state_dict(within("network", state))
+            self.method.load_state_dict(within("method", state))
+        except RuntimeError as error:
+            what = str(error).replace("\n", " ")
+            raise SnclError(f"this checkpoint belongs to another network: {what}") from error
 
     def _optimise(self, net: Tapped) -> None:
         optimizer = self._make_optimizer(self.method.parameter_groups(net, self.lr))

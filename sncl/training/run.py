@@ -30,6 +30,7 @@ from sncl.training.probe import probe
 
 CHECKPOINT = "checkpoint.safetensors"
 LOG = "log.jsonl"
+TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
 LOG_LINES = 200  # about how many lines of losses a run writes
 
@@ -142,11 +143,13 @@ def run(
     identity: dict[str, Any],
     watch: Watch | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keep_tasks: bool = False,
 ) -> Scores:
     """Learn the stream from where ``folder`` says it stopped, or from its beginning.
 
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
-    every task and every ``checkpoint_seconds`` (0: behind every batch).
+    every task and every ``checkpoint_seconds`` (0: behind every batch). ``keep_tasks`` also leaves the network after
+    each task there; it changes nothing else.
     """
     total = total_steps(stream, epochs)
     log_every = max(1, total // LOG_LINES)
@@ -201,8 +204,18 @@ def run(
                     watch(Moment(learner.steps, total, place.task, stream.tasks, accuracy=averages))
             if last or time.monotonic() - saved >= checkpoint_seconds:
                 finite(losses, learner.steps)
+                if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
+                    keep_network(learner, place.task, folder, identity)
                 save(following(place, last))
     return scores
+
+
+def keep_network(learner: Learner, task: int, folder: Path, identity: dict[str, Any]) -> None:
+    """Leave the network as it is after a task, with the method's buffers, for :meth:`Learner.restore_network`."""
+    state = {name: value for name, value in learner.state().items() if name.startswith(("network/", "method/"))}
+    sound(state, learner.steps)
+    description = {"experiment": identity, "learner": learner.description(), "task": task}
+    write_checkpoint(folder / TASK_NETWORK.format(task + 1), state, description)
 
 
 def task_rows(learner: Learner, stream: Stream, task: int) -> tuple[Tensor, Tensor] | tuple[()]:

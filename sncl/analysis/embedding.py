@@ -1,0 +1,102 @@
+"""What a network makes of its inputs: its last features, in two dimensions by t-SNE.
+
+All classes after the stream, and, for one task, its test rows after the stream beside the same rows right after the
+task, embedded together. The paper compares with a network that was trained on that task alone; such a network has a
+basis of its own, so the distance to it says little about forgetting. We compare the network with its own past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sncl.analysis.loading import Trained
+from sncl.analysis.rows import rows_of_tests, some_of_test
+from sncl.errors import SnclError
+from sncl.methods.icarl import last_features
+from sncl.networks.last import tap_last
+from sncl.streams.sources import Progress
+from sncl.training.learner import Learner
+
+PERPLEXITY = 30.0
+FEWEST = 5  # rows to embed
+
+
+def representations(learner: Learner, x: Tensor) -> Tensor:
+    """What the classifier reads of each row, in evaluation. [rows, features]"""
+    still = learner.view.still
+    tapped = tap_last(learner.net.body, still(x[:2]))
+    with torch.no_grad():
+        return last_features(tapped, x, still).flatten(1).cpu()
+
+
+def embed(features: Tensor, seed: int) -> list[list[float]]:
+    """Two coordinates for each row."""
+    from sklearn.manifold import TSNE
+
+    if len(features) < FEWEST or not float(features.std()) > 0:
+        raise SnclError(f"t-SNE needs at least {FEWEST} rows whose representations are not all the same")
+    perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
+    made = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(features.numpy())
+    points: list[list[float]] = made.tolist()
+    return points
+
+
+def separation(features: Tensor, labels: Tensor) -> float | None:
+    """The mean silhouette of the classes in the space of the features: 1 apart, 0 on top of each other."""
+    from sklearn.metrics import silhouette_score
+
+    kinds = len(labels.unique())
+    return float(silhouette_score(features.numpy(), labels.numpy())) if 1 < kinds < len(labels) else None
+
+
+def drift(then: Tensor, now: Tensor) -> float:
+    """How far features moved, as a part of how far they lay apart: root of mean square over the same of the spread."""
+    apart = (then - then.mean(0)).square().sum(1).mean()
+    return float(((now - then).square().sum(1).mean() / apart).sqrt())
+
+
+def tsne(
+    run: Trained, *, task: int | None = None, rows: int = 2_000, seed: int = 0, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Embeddings of about ``rows`` test rows (0: all) and, if the run kept its networks, of a ``task`` then and now."""
+    parts = rows_of_tests(run.stream, rows, seed)
+    if task is not None and not 1 <= task <= len(parts):
+        raise SnclError(f"{run.folder} has the tasks 1 to {len(parts)}, not {task}")
+    if task is not None and run.stream.joined:
+        raise SnclError(f"{run.folder} learned all tasks at once, so there is no network right after one; drop --task")
+    labels = torch.cat([y for _, y in parts]).cpu()
+    features = torch.cat([representations(run.learner, x) for x, _ in parts])
+    measures: dict[str, Any] = {"separation": separation(features, labels)}
+    found: dict[str, Any] = {
+        "measures": measures,
+        "test_rows": len(labels),
+        "after_stream": {
+            "points": embed(features, seed),
+            "labels": labels.tolist(),
+            "tasks": [number for number, (_, y) in enumerate(parts, start=1) for _ in range(len(y))],
+        },
+    }
+    if progress is not None:
+        progress(1, 1 if task is None else 2)
+    if task is None:
+        return found
+    earlier = run.after_task(task)
+    if earlier is None:
+        return found | {"one_task": None}
+    x, y = some_of_test(run.stream, task - 1, rows, seed)
+    now, then = (representations(learner, x) for learner in (run.learner, earlier))
+    points = embed(torch.cat([now, then]), seed)
+    measures["drift"] = drift(then, now)
+    found["one_task"] = {"task": task, "labels": y.tolist(), "now": points[: len(y)], "then": points[len(y) :]}
+    if progress is not None:
+        progress(2, 2)
+    return found
+
+
+def without_task(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """The run folders that were asked for one task and did not keep its network."""
+    return [run["run"] for run in runs if "one_task" in run and run["one_task"] is None]

@@ -1,0 +1,75 @@
+"""Headings and cells of each analysis: one line for each group, mean ± standard deviation over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sncl.analysis.groups import Group
+from sncl.results import READOUT_TITLES
+
+Table = tuple[list[str], list[list[str]]]
+
+
+def show(value: dict[str, float] | None, seeds: int, digits: int = 3) -> str:
+    """A measure over seeds, with so many significant digits."""
+    if value is None:
+        return "–"
+    mean = f"{value['mean']:.{digits}g}"
+    return f"{mean} ± {value['std']:.2g}" if seeds > 1 else mean
+
+
+def perturbation_table(groups: Sequence[Group]) -> Table:
+    readout = next(key for key in groups[0].summary["absolute"][0] if key.startswith("accuracy/"))
+    headings = ["method", "seeds", "noise", "size", "training loss", "test loss"]
+    headings.append(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
+    cells = []
+    for each in groups:
+        for kind, points in each.summary.items():
+            for point in points:
+                values = [show(point.get(key), len(each.runs)) for key in ("train_loss", "test_loss", readout)]
+                where = [kind.replace("_", " + "), f"{point['size']['mean']:g}"]
+                cells.append([each.title, str(len(each.runs)), *where, *values])
+    return headings, cells
+
+
+def fisher_table(groups: Sequence[Group]) -> Table:
+    headings = ["method", "seeds", "rows", "trace", "relative trace", "of gates", "largest eigenvalues"]
+    cells = []
+    for each in groups:
+        seeds = len(each.runs)
+        largest = [show(value, seeds) for value in each.summary["eigenvalues"][:3]]
+        traces = [show(each.summary[key], seeds) for key in ("trace", "relative_trace", "relative_trace_of_gates")]
+        cells.append([each.title, str(seeds), rows(each, "training_rows"), *traces, ", ".join(largest) or "–"])
+    return headings, cells
+
+
+def tsne_table(groups: Sequence[Group]) -> Table:
+    headings = ["method", "seeds", "rows", "separation of classes", "drift since the task"]
+    cells = []
+    for each in groups:
+        values = [show(each.summary.get(key), len(each.runs)) for key in ("separation", "drift")]
+        cells.append([each.title, str(len(each.runs)), rows(each, "test_rows"), *values])
+    return headings, cells
+
+
+def calibration_table(groups: Sequence[Group]) -> Table:
+    measures = {
+        "accuracy": "accuracy, %",
+        "negative_log_likelihood": "NLL",
+        "expected_calibration_error": "ECE",
+        "entropy_right": "entropy, right",
+        "entropy_wrong": "entropy, wrong",
+    }
+    headings = ["method", "seeds", "rows", "gates", *measures.values()]
+    cells = []
+    for each in groups:
+        for way, found in each.summary.items():
+            values = [show(found[key], len(each.runs)) for key in measures]
+            cells.append([each.title, str(len(each.runs)), rows(each, "test_rows"), way, *values])
+    return headings, cells
+
+
+def rows(group: Group, key: str) -> str:
+    counts: list[Any] = sorted({run[key] for run in group.runs})
+    return " to ".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])
