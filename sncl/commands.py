@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
 DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 DEMO_MEMORY = 100
-REPORTS_PER_RUN = 100
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
 MANY_JOBS = 12  # more do not fit on a screen
 
@@ -65,8 +64,7 @@ def work(job: Job, report: Report) -> dict[str, Any]:
     """Perform one job and report on it now and then, not every step, and when it ends, well or not."""
 
     def watch(moment: Moment) -> None:
-        every = max(1, moment.total // REPORTS_PER_RUN)
-        if moment.steps % every == 0 or moment.accuracy:
+        if moment.is_worth_telling():
             report(moment)
 
     def reading(done: int, total: int) -> None:

@@ -47,7 +47,6 @@ ATTEMPTS = 5  # at parameters whose process was killed: they may be what kills i
 TRIALS_BEFORE_PRUNING = 5
 TASKS_BEFORE_PRUNING = 1
 PATIENCE = 0.3  # seconds until a worker looks again whether there is a trial to take
-REPORTS_PER_RUN = 100
 
 Report = Callable[["Standing"], None]
 
@@ -283,7 +282,7 @@ class Study:
         for seed in range(self.search.seeds):
 
             def watch(moment: Moment, first: bool = seed == 0) -> None:
-                if moment.steps % max(1, moment.total // REPORTS_PER_RUN) == 0:
+                if moment.is_worth_telling():
                     report()
                 if moment.accuracy and first:
                     trial.report(next(iter(moment.accuracy.values())), moment.task)

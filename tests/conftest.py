@@ -1,11 +1,15 @@
 """Shared fixtures: one thread per test process, and the folder of real data where there is one."""
 
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
+from command_line import Done, Sncl
+
+from sncl import cli
 
 # The same examples on every machine, and no deadline: the first call into torch is slow.
 hypothesis.settings.register_profile("sncl", deadline=None, derandomize=True)
@@ -27,3 +31,20 @@ def real_data() -> Path:
     folder = Path(value)
     assert folder.is_dir(), f"SNCL_DATA is not a folder: {folder}"
     return folder
+
+
+@pytest.fixture
+def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Sncl:
+    """Run a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> Done:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Done(code, *capfd.readouterr())
+
+    return run

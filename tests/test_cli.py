@@ -12,15 +12,14 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import torch
+from command_line import Done, Sncl
 
-from sncl import cli, commands
+from sncl import commands
 from sncl.experiment import make_stream, perform, plan
 from sncl.results import table
 from sncl.tensors.fields import Fields
@@ -33,36 +32,6 @@ STREAMS = [
     *("seq-cifar10", "seq-tinyimagenet", "perm-mnist", "rot-mnist", "mnist-360"),
     *("seq-mnist", "seq-digits", "perm-digits", "rot-digits", "digits-360"),
 ]
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert (self.code, json.loads(self.out) is None) == (0, False), self.err
-        return json.loads(self.out)
-
-
-Sncl = Callable[..., Done]
-
-
-@pytest.fixture
-def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Sncl:
-    """Run a command in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Done:
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Done(code, *capfd.readouterr())
-
-    return run
 
 
 def program(*arguments: str | Path, folder: Path | None = None) -> Done:

@@ -4,18 +4,18 @@ import io
 import json
 import re
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
+from command_line import Sncl
 from rich.console import Console
 from rich.progress import Progress
 
-from sncl import cli, commands, paper, records, reproduce
+from sncl import commands, paper, records, reproduce
 from sncl.comparison import mark, markdown
 from sncl.defaults import table as defaults_table
 from sncl.errors import SnclError
@@ -33,32 +33,6 @@ DIGITS = {
     }
 }
 ONE = ["reproduce", "table2", "--method", "er", "--seeds", "1", "--device", "cpu"]
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Sncl = Callable[..., Done]
-
-
-@pytest.fixture
-def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Sncl:
-    """Run a command in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Done:
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Done(code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture

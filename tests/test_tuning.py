@@ -7,15 +7,15 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import optuna
 import pytest
+from command_line import Sncl
 
-from sncl import cli, commands, study
+from sncl import commands, study
 from sncl.errors import SnclError
 from sncl.experiment import plan
 from sncl.methods.table import METHODS
@@ -46,36 +46,6 @@ def stuck(experiment, folder, *rest):
 study.perform = stuck
 cli.main()
 """
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Sncl = Callable[..., Done]
-
-
-@pytest.fixture
-def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Sncl:
-    """Run a command in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Done:
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Done(code, *capfd.readouterr())
-
-    return run
 
 
 def start(folder: Path, stuck_in: str, *arguments: str) -> subprocess.Popen[str]:

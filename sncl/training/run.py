@@ -33,6 +33,7 @@ LOG = "log.jsonl"
 TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
 LOG_LINES = 200  # about how many lines of losses a run writes
+TOLD_MOMENTS = 100  # about how many moves a progress bar makes
 
 Row = list[float | None]
 
@@ -65,6 +66,10 @@ class Moment(NamedTuple):
     losses: dict[str, float] | None = None
     accuracy: dict[str, float] | None = None
     reading: bool = False  # the data are still being read; steps and total count images
+
+    def is_worth_telling(self) -> bool:
+        """Now and then, not every step."""
+        return self.steps % max(1, self.total // TOLD_MOMENTS) == 0 or self.accuracy is not None
 
 
 Watch = Callable[[Moment], None]

@@ -2,23 +2,14 @@
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from command_line import Sncl
 
-from sncl import cli, commands
+from sncl import commands
 
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Sncl = Callable[..., Done]
 FEW: dict[str, list[str]] = {
     "perturbation": ["--rows", "60", "--draws", "2", "--absolute", "0,0.1", "--relative", "0,0.5"],
     "fisher": ["--rows", "40", "--eigenvalues", "2"],
@@ -28,27 +19,17 @@ FEW: dict[str, list[str]] = {
 
 
 @pytest.fixture
-def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Sncl:
-    """Run a command in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Done:
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sncl", "analyze", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Done(code, *capfd.readouterr())
-
-    return run
+def analyze(sncl: Sncl) -> Sncl:
+    return partial(sncl, "analyze")
 
 
 @pytest.mark.parametrize("analysis", list(FEW))
-def test_every_analysis_has_a_table_a_file_and_a_picture(sncl: Sncl, runs: Path, tmp_path: Path, analysis: str) -> None:
+def test_every_analysis_has_a_table_a_file_and_a_picture(
+    analyze: Sncl, runs: Path, tmp_path: Path, analysis: str
+) -> None:
     folders = [runs / name for name in ("er-0", "er-1", "sncl-0")]
     command = [analysis, *folders, *FEW[analysis], "--device", "cpu"]
-    done = sncl(*command, "--out", "found.json", "--picture", "found.png")
+    done = analyze(*command, "--out", "found.json", "--picture", "found.png")
     assert (done.code, done.err) == (0, "picture: found.png\n")
     header, *lines = done.out.splitlines()
     assert header.startswith("method  seeds")
@@ -59,12 +40,12 @@ def test_every_analysis_has_a_table_a_file_and_a_picture(sncl: Sncl, runs: Path,
     assert found["analysis"] == analysis
     assert [(each["title"], each["seeds"]) for each in found["groups"]] == [("ER", [0, 1]), ("SNCL", [0])]
     assert [run["run"] for run in found["runs"]] == [str(folder) for folder in folders]
-    printed = sncl(*command, "--json")
+    printed = analyze(*command, "--json")
     assert (json.loads(printed.out), printed.err) == (found, "")
 
 
-def test_tsne_of_one_task(sncl: Sncl, runs: Path, tmp_path: Path) -> None:
-    done = sncl("tsne", runs / "er-0", runs / "sncl-0", *FEW["tsne"], "--task", "1", "--picture", "found.svg")
+def test_tsne_of_one_task(analyze: Sncl, runs: Path, tmp_path: Path) -> None:
+    done = analyze("tsne", runs / "er-0", runs / "sncl-0", *FEW["tsne"], "--task", "1", "--picture", "found.svg")
     assert done.code == 0
     picture, note = done.err.splitlines()
     assert picture == "picture: found.svg"
@@ -74,16 +55,16 @@ def test_tsne_of_one_task(sncl: Sncl, runs: Path, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "found.svg").read_text()
 
 
-def test_help(sncl: Sncl) -> None:
-    done = sncl("--help")
+def test_help(analyze: Sncl) -> None:
+    done = analyze("--help")
     assert done.code == 0
     assert all(name in done.out for name in FEW)
     for name, options in FEW.items():
-        text = sncl(name, "--help").out
+        text = analyze(name, "--help").out
         assert all(option in text for option in (*options[::2], "--out", "--picture", "--data", "--device", "--json"))
 
 
-def test_errors_are_one_line(sncl: Sncl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_one_line(analyze: Sncl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = runs / "er-0"
     unfinished = tmp_path / "unfinished"
     shutil.copytree(folder, unfinished)
@@ -104,19 +85,19 @@ def test_errors_are_one_line(sncl: Sncl, runs: Path, tmp_path: Path, monkeypatch
         "Missing argument": ["fisher"],
     }
     for words, command in cases.items():
-        done = sncl(*command)
+        done = analyze(*command)
         assert (done.code, done.out) == (2, ""), words
         assert done.err.startswith("error: ") and done.err.count("\n") == 1 and words in done.err, done.err
     monkeypatch.setattr(commands, "find_spec", lambda name: None)
-    done = sncl("fisher", folder, "--picture", "found.png")
+    done = analyze("fisher", folder, "--picture", "found.png")
     assert (done.code, done.err) == (2, "error: drawing needs matplotlib: pip install sncl[plots]\n")
 
 
-def test_ctrl_c_writes_nothing(sncl: Sncl, runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ctrl_c_writes_nothing(analyze: Sncl, runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(commands, "load_run", interrupt)
-    done = sncl("fisher", runs / "er-0", "--out", "found.json")
+    done = analyze("fisher", runs / "er-0", "--out", "found.json")
     assert (done.code, done.err) == (130, "stopped; nothing was written\n")
     assert not (tmp_path / "found.json").exists()
