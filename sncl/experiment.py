@@ -40,6 +40,7 @@ PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
 EXPERIMENT = "experiment.json"
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32}
+LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ class Experiment:
         """A folder name that no other experiment has."""
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
         return f"{self.stream}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
+
+
+def deciding(identity: dict[str, Any]) -> dict[str, Any]:
+    """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
+    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, "seed")}
+
+
+def decision(identity: dict[str, Any]) -> str:
+    """:func:`deciding` as text: the same for runs that differ in nothing but the seed."""
+    return json.dumps(deciding(identity), sort_keys=True)
 
 
 def plan(

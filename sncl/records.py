@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.experiment import EXPERIMENT, RESULT, Experiment
+from sncl.experiment import EXPERIMENT, RESULT, Experiment, decision
 from sncl.paper import Cell
 from sncl.training.checkpoint import read_json, write_atomically
 
 Record = dict[str, Any]
 Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
 
-LAST_BITS = ("device", "precision", "engine", "threads")
 NAMES = ("stream", "method", "memory", "seed")
 DECIDING = ("settings", "epochs", "tasks", "protocol")
 MADE_BY = ("device", "precision", "engine", "versions")
@@ -45,12 +44,6 @@ class Row:
 
     def wanted(self) -> int:
         return len(self.records) + len(self.missing())
-
-
-def identity(experiment: Record) -> str:
-    """What decides a result, apart from the seed, as text."""
-    left_out = (*LAST_BITS, "seed")
-    return json.dumps({key: value for key, value in experiment.items() if key not in left_out}, sort_keys=True)
 
 
 def rounded(value: Any) -> Any:
@@ -83,7 +76,7 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
                 continue
         except (SnclError, KeyError, TypeError):
             continue
-        yield path.parent, identity(experiment), found
+        yield path.parent, decision(experiment), found
 
 
 def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
@@ -92,7 +85,7 @@ def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
 
 def folders_of(rows: Iterable[Row], runs: Path) -> list[Path]:
     """The run folders below ``runs`` that these rows are about; a row may also stand for a line of a file."""
-    wanted = {identity(row.experiment.identity()) for row in rows}
+    wanted = {decision(row.experiment.identity()) for row in rows}
     return [folder for folder, what, _ in finished(runs) if what in wanted]
 
 
@@ -115,7 +108,7 @@ def read_lines(path: Path) -> list[Record]:
 def of_lines(lines: Iterable[Record]) -> Iterator[tuple[str, Record]]:
     for line in lines:
         decided = {key: line[key] for key in (*NAMES, *DECIDING)} | {"validation": 0.0}
-        yield identity(decided), line
+        yield decision(decided), line
 
 
 def known(runs: Path, lines: Iterable[Record]) -> Known:

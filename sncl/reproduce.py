@@ -11,10 +11,10 @@ from rich.console import Console
 from sncl.commands import Job, Report, run_jobs, work
 from sncl.comparison import markdown
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, plan
+from sncl.experiment import Experiment, decision, plan
 from sncl.methods.table import METHODS
 from sncl.paper import PAPER_SEEDS, VARIANTS, Cell, cells, values
-from sncl.records import Known, Record, Row, identity, known, of_lines, read_lines, write_lines
+from sncl.records import Known, Record, Row, known, of_lines, read_lines, write_lines
 from sncl.training.checkpoint import write_atomically
 
 Planned = list[tuple[Cell, Experiment]]
@@ -94,7 +94,7 @@ def planned(wanted: Sequence[Cell], device: str, precision: str = "auto") -> Pla
 
 def gather(plans: Planned, seeds: int, there: Known) -> list[Row]:
     """Each cell with the results that are there."""
-    return [Row(cell, experiment, seeds, there.get(identity(experiment.identity()), {})) for cell, experiment in plans]
+    return [Row(cell, experiment, seeds, there.get(decision(experiment.identity()), {})) for cell, experiment in plans]
 
 
 def missing_jobs(rows: Sequence[Row], runs: Path, data: Path | None) -> list[Job]:
@@ -148,7 +148,7 @@ def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception 
         page = markdown(request.table, everything, failure.names if isinstance(failure, Failures) else ())
         write_lines(request.results / f"{request.table}.jsonl", everything)
         write_atomically(request.results / f"{request.table}.md", page.encode())
-        current = {identity(row.experiment.identity()) for row in everything}
+        current = {decision(row.experiment.identity()) for row in everything}
         if stale := sum(what not in current for what, _ in of_lines(lines)):
             console.print(f"note: lines of {request.table}.jsonl left out because settings have changed: {stale}")
     return rows, failure

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sncl.analysis.loading import Trained
 from sncl.errors import SnclError
+from sncl.experiment import deciding, decision
 from sncl.methods.table import METHODS
 from sncl.results import spread
-
-OF_THE_MACHINE = ("device", "precision", "engine", "threads")
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ def record(run: Trained, found: dict[str, Any]) -> dict[str, Any]:
     """What an analysis found, with the run it is about."""
     experiment = run.experiment
     ours = {key: getattr(experiment, key) for key in ("stream", "method", "memory", "seed")}
-    identity = {key: value for key, value in experiment.identity().items() if key not in ("seed", *OF_THE_MACHINE)}
-    return {"run": str(run.folder), **ours, "accuracy": run.result["accuracy"], "experiment": identity, **found}
+    accuracy, identity = run.result["accuracy"], deciding(experiment.identity())
+    return {"run": str(run.folder), **ours, "accuracy": accuracy, "experiment": identity, **found}
 
 
 def group(runs: Sequence[dict[str, Any]]) -> list[Group]:
@@ -44,7 +42,7 @@ def group(runs: Sequence[dict[str, Any]]) -> list[Group]:
     for run in runs:
         if run["stream"] != runs[0]["stream"]:
             raise SnclError(f"{runs[0]['run']} and {run['run']} are of different streams; analyse one stream at a time")
-        members = found.setdefault(json.dumps(run["experiment"], sort_keys=True), [])
+        members = found.setdefault(decision(run["experiment"]), [])
         for other in members:
             if other["seed"] == run["seed"]:
                 raise SnclError(f"{other['run']} and {run['run']} are the same experiment with the same seed")

@@ -26,17 +26,18 @@ def average(matrix: Matrix) -> float:
     return sum(known) / len(known)
 
 
-def forgetting(matrix: Matrix) -> float | None:
-    """How far each earlier task has fallen from its best: mean over k of max_t A[t][k] - A[last][k], from t >= k on.
-
-    None where there is no earlier task.
-    """
-    falls = []
+def falls(matrix: Matrix) -> list[float | None]:
+    """How far each earlier task k has fallen from its best: max_t A[t][k] - A[last][k], from t >= k on."""
+    found: list[float | None] = []
     for task in range(len(matrix) - 1):
         now = matrix[-1][task]
-        if now is not None:
-            falls.append(max(_known([row[task] for row in matrix[task:]])) - now)
-    return _mean(falls)
+        found.append(None if now is None else max(_known([row[task] for row in matrix[task:]])) - now)
+    return found
+
+
+def forgetting(matrix: Matrix) -> float | None:
+    """How far earlier tasks have fallen, on average; None where there is no earlier task."""
+    return _mean(_known(falls(matrix)))
 
 
 def backward_transfer(matrix: Matrix) -> float | None:

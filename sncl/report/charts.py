@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sncl.evaluation.metrics import falls
 from sncl.report.collect import Group, Run
 from sncl.report.stored import Stored
 from sncl.results import READOUT_TITLES, spread
@@ -175,16 +176,6 @@ def matrices(groups: Sequence[Group]) -> Figure:
     return Figure("matrix", "Accuracy matrix", note, ("stream", "read-out", "run"), views)
 
 
-def forgotten(matrix: Matrix) -> list[float | None]:
-    """For every task but the last: its best accuracy minus the one at the end, in points."""
-    found: list[float | None] = []
-    for task in range(len(matrix) - 1):
-        before = [row[task] for row in matrix[task:] if row[task] is not None]
-        last = matrix[-1][task]
-        found.append(None if last is None or not before else max(v for v in before if v is not None) - last)
-    return found
-
-
 def forgetting(groups: Sequence[Group]) -> Figure:
     look, views = looks(groups), []
     for stream, readout, having in by_readout(groups):
@@ -192,7 +183,7 @@ def forgetting(groups: Sequence[Group]) -> Figure:
         for memory, members in by_memory(several).items():
             bars = []
             for each in members:
-                columns = list(zip(*(forgotten(matrix) for matrix in of(each, readout)), strict=True))
+                columns = list(zip(*(falls(matrix) for matrix in of(each, readout)), strict=True))
                 bars.append(over_seeds(each.title, tasks(len(columns)), columns, type="bar", **look[each.title]))
             if bars:
                 views.append(View((stream, titled(readout), memory), bars, "", "forgetting, points"))
@@ -313,12 +304,16 @@ def open_gates(groups: Sequence[Group]) -> Figure:
     return Figure("open", "Open gates by layer", note, ("stream", "run"), views)
 
 
+def final_use(groups: Sequence[Group]) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+    """For every run that knows it, which neurons its tasks use at the end, behind the keys of its view."""
+    for each, run in every_run(groups):
+        if run.evaluations and "neuron_use" in run.evaluations[-1]:
+            yield (each.stream, each.name(run)), run.evaluations[-1]["neuron_use"]
+
+
 def neuron_use(groups: Sequence[Group]) -> Figure:
     views = []
-    for each, run in every_run(groups):
-        if not run.evaluations or "neuron_use" not in run.evaluations[-1]:
-            continue
-        use = run.evaluations[-1]["neuron_use"]
+    for keys, use in final_use(groups):
         bars = [
             {
                 "type": "bar",
@@ -329,7 +324,7 @@ def neuron_use(groups: Sequence[Group]) -> Figure:
             }
             for order, (layer, parts) in enumerate(use["used"].items())
         ]
-        views.append(View((each.stream, each.name(run)), bars, "", "neurons used, %", {"yaxis": {"range": [0, 105]}}))
+        views.append(View(keys, bars, "", "neurons used, %", {"yaxis": {"range": [0, 105]}}))
     note = (
         "At the end of the run: the part of each gated layer whose mean absolute response to test rows of the task is "
         "at least a tenth of the layer's strongest. What “any task” leaves to 100 % is free."
@@ -339,10 +334,8 @@ def neuron_use(groups: Sequence[Group]) -> Figure:
 
 def overlap(groups: Sequence[Group]) -> Figure:
     views = []
-    for each, run in every_run(groups):
-        if not run.evaluations or "neuron_use" not in run.evaluations[-1]:
-            continue
-        rows = run.evaluations[-1]["neuron_use"]["overlap"]
+    for keys, use in final_use(groups):
+        rows = use["overlap"]
         if len(rows) < 2:
             continue
         whole = [
@@ -350,7 +343,7 @@ def overlap(groups: Sequence[Group]) -> Figure:
         ]  # symmetric
         names = tasks(len(rows))
         heat = {"type": "heatmap", "name": "shared, %", "x": names, "y": names, "z": whole, "zmin": 0, "zmax": 100}
-        views.append(View((each.stream, each.name(run)), [heat], "", ""))
+        views.append(View(keys, [heat], "", ""))
     note = "Of the neurons that either of two tasks uses, the part that both use, in percent, at the end of the run."
     return Figure("overlap", "Neurons tasks share", note, ("stream", "run"), views)
 

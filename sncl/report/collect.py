@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.experiment import EXPERIMENT, RESULT
+from sncl.experiment import EXPERIMENT, RESULT, decision
 from sncl.methods.table import METHODS
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.checkpoint import read_json
@@ -19,7 +19,6 @@ from sncl.training.run import LOG
 Entry = dict[str, Any]
 Note = Callable[[str], None]
 
-LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("stream", "method"), str),
     **dict.fromkeys(("memory", "seed"), int),
@@ -76,7 +75,7 @@ def read_runs(paths: Iterable[Path], note: Note) -> list[Run]:
             notes.append(f"{folder.name} is not finished and left out")
             continue
         run = read_run(folder)
-        first = found.setdefault((identity(run), run.seed), run)
+        first = found.setdefault((decision(run.experiment), run.seed), run)
         if first is not run:
             notes.append(f"{folder.name} is the same run as {first.folder.name} and left out")
     if not found:
@@ -168,17 +167,11 @@ def is_entry(line: Any) -> bool:
     )
 
 
-def identity(run: Run) -> str:
-    """What decides a result, apart from the seed, as text."""
-    left_out = (*LAST_BITS, "seed")
-    return json.dumps({key: value for key, value in run.experiment.items() if key not in left_out}, sort_keys=True)
-
-
 def group(runs: Sequence[Run]) -> list[Group]:
     """The runs by what decides them, in the order of `sncl list`: by stream, method and memory."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(identity(run), []).append(run)
+        found.setdefault(decision(run.experiment), []).append(run)
     several = [tuple(sorted(members, key=lambda run: run.seed)) for members in found.values()]
     groups = [named(members, [other[0] for other in several]) for members in several]
     streams, methods = list(STREAMS), list(METHODS)

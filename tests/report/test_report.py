@@ -15,9 +15,10 @@ from PIL import Image
 
 import sncl.report
 from sncl import cli
+from sncl.evaluation.metrics import falls
 from sncl.experiment import plan
 from sncl.report import write_report
-from sncl.report.charts import curve, forgotten
+from sncl.report.charts import curve
 from sncl.report.collect import Group, Run, group, read_runs
 from sncl.report.tables import paper
 
@@ -192,7 +193,7 @@ def test_the_papers_value_is_that_of_the_same_experiment() -> None:
 def test_what_was_learned_at_once_is_a_level_line() -> None:
     assert curve([[80.0, 60.0]], 2, None) == [70.0, 70.0]
     assert curve([[80.0, 0.0], [70.0, 90.0]], 2, None) == [80.0, 80.0]
-    assert forgotten([[80.0, 0.0], [70.0, 90.0]]) == [10.0]
+    assert falls([[80.0, 0.0], [70.0, 90.0]]) == [10.0]
 
 
 # --- the command -------------------------------------------------------------------------------------------------
