@@ -33,13 +33,23 @@ from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.engine import choose_engine, choose_precision, exact_kernels, on_threads
 from sncl.training.fleet import cores
-from sncl.training.learner import Learner, choose_device
-from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, Scores, Watch, open_fraction, run
+from sncl.training.learner import Learner, check_average, choose_device
+from sncl.training.run import (
+    CHECKPOINT,
+    CHECKPOINT_SECONDS,
+    Scores,
+    Watch,
+    open_by_layer,
+    open_fraction,
+    otherwise,
+    run,
+)
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
 EXPERIMENT = "experiment.json"
-TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32}
+TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "average": 0.0}
+LATER: Settings = {"average": 0.0}  # settings that came later, and what runs that do not know them were made with
 LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
 
@@ -71,7 +81,8 @@ class Experiment:
 
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:
     """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
-    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, "seed")}
+    kept = {key: value for key, value in identity.items() if key not in (*LAST_BITS, "seed")}
+    return kept | {"settings": LATER | identity["settings"]}
 
 
 def decision(identity: dict[str, Any]) -> str:
@@ -118,6 +129,7 @@ def plan(
         raise SnclError(f"{method} must be told where tasks end, and {stream} has no boundaries; use another stream")
     if made.needs_task_at_test and benchmark.kind != "seq":
         raise SnclError(f"{method} must be told the task at test time, which only Task-IL does; use a seq- stream")
+    check_average(float(chosen["average"]), made)
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")
@@ -198,6 +210,7 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         device=experiment.device,
         precision=experiment.precision,
         engine=experiment.engine,
+        average=float(experiment.settings["average"]),
     )
 
 
@@ -293,6 +306,8 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         "parameters": sum(parameter.numel() for parameter in learner.net.parameters()),
         "active_fraction": open_fraction(learner),
         "open_by_task": scores.open_by_task or None,
+        "open_by_layer": open_by_layer(learner),
+        "accuracy_otherwise": otherwise(learner, stream),
         "scored_on": "validation" if experiment.validation else "test",
         "manifest": {
             "protocol": PROTOCOL,

@@ -609,3 +609,15 @@ def test_a_job_that_fails_ends_its_bar_too(tmp_path: Path) -> None:
     with pytest.raises(SnclError, match="mnist"):
         commands.work(job, reports.append)
     assert reports == [None]
+
+
+def test_an_averaged_run_is_also_a_run_without_the_average(digits: None, sncl: Sncl, tmp_path: Path) -> None:
+    averaged = perform(
+        plan("seq-digits", "er", memory=40, device="cpu", settings={"average": "0.9"}), tmp_path / "runs" / "averaged"
+    )
+    plain = perform(plan("seq-digits", "er", memory=40, device="cpu"), tmp_path / "plain")
+    assert averaged["accuracy_otherwise"]["as_trained"] == plain["accuracy"] != averaged["accuracy"]
+    row, _ = sncl(*ONE, "--collect", "--runs", str(tmp_path / "runs"), "--json").json()["rows"]
+    assert (row["readout"], row["seeds"]) == ("class_il", [0])
+    assert row["ours"]["mean"] == pytest.approx(plain["accuracy"]["class_il"], abs=1e-3)
+    assert row["otherwise"]["averaged by 0.9"]["mean"] == pytest.approx(averaged["accuracy"]["class_il"], abs=1e-3)

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +25,12 @@ from sncl.streams.augment import Identity, View
 from sncl.tensors.fields import Fields, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
+from sncl.training.average import Average
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
 
-FORMAT = 3
+FORMAT = 4
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
 
 
@@ -45,12 +47,20 @@ def choose_device(name: str | torch.device) -> torch.device:
     return device
 
 
+def check_average(average: float, method: Method) -> None:
+    if not 0 <= average < 1:
+        raise SnclError(f"average is 0 (off) or the part of it that each step keeps, below 1, not {average}")
+    if average and not method.averages:
+        raise SnclError(f"{type(method).__name__} stores what its network said in training: use average=0")
+
+
 class _Ready(NamedTuple):
     """What there is once the network is prepared."""
 
     net: Tapped
     optimizer: Optimizer
     engine: Eager
+    average: Average | None
 
 
 class Learner:
@@ -64,6 +74,9 @@ class Learner:
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
     and the graph on a GPU, float32 and eager elsewhere.
+
+    ``average`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
+    (0.999: about a thousand steps). Training does not change.
     """
 
     def __init__(
@@ -80,6 +93,7 @@ class Learner:
         optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
         precision: str = "auto",
         engine: str = "auto",
+        average: float = 0.0,
     ) -> None:
         if replay < 1:
             raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
@@ -87,6 +101,7 @@ class Learner:
             raise SnclError(f"the step size lr is a positive number, not {lr}")
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
+        check_average(average, self.method)
         self.body = net.to(self.device)
         if self.device.type == "cuda":
             self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -97,6 +112,7 @@ class Learner:
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
+        self.average = average
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -118,6 +134,7 @@ class Learner:
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
         self._example: tuple[list[int], str] | None = None
+        self._averaged = True  # predictions, where there is an average
         self._usual_rows: int | None = None  # of a batch: those of the first one
 
     @property
@@ -139,7 +156,7 @@ class Learner:
     def learn(self, x: Tensor, y: Tensor) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
-        engine = self._prepared().engine
+        _, _, engine, average = self._prepared()
         batch = {"x": x, "y": y, "view": self._uniform("view", x.shape[0])}
         if self._usual_rows is None:
             self._usual_rows = x.shape[0]
@@ -150,6 +167,8 @@ class Learner:
             incoming = {"x": x, "y": y, **outcome.remember}
             self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))
         self.steps += 1
+        if average is not None:
+            average.update(self.steps)
         return outcome.losses
 
     def boundary(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
@@ -183,9 +202,25 @@ class Learner:
         net = self._prepared().net
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
-        with evaluating(net), torch.no_grad():
+        with self.predicting(), torch.no_grad():
             views = (self.view.still(part.to(self.device)) for part in x.split(EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
+
+    @contextmanager
+    def as_trained(self) -> Iterator[None]:
+        """Predict with the network as it trains, not with its average."""
+        averaged, self._averaged = self._averaged, False
+        try:
+            yield
+        finally:
+            self._averaged = averaged
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """The network as it predicts: in evaluation mode, and its average where there is one."""
+        net, _, _, average = self._prepared()
+        with evaluating(net), average.in_place() if average is not None and self._averaged else nullcontext():
+            yield
 
     def predict(self, x: Tensor, task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
@@ -201,7 +236,7 @@ class Learner:
 
     def state(self) -> Fields:
         """Every tensor that decides what happens next, by name."""
-        net, optimizer, _ = self._prepared()
+        net, optimizer, _, average = self._prepared()
         moments = {
             f"{number}/{name}": torch.as_tensor(value)
             for number, values in optimizer.state_dict()["state"].items()
@@ -210,6 +245,7 @@ class Learner:
         }
         return {
             **under("network", net.body.state_dict()),
+            **under("average", average.slow if average is not None else {}),
             **under("method", self.method.state_dict()),
             **under("optimizer", moments),
             **under("memory", self.memory.state() if self.memory is not None else {}),
@@ -224,6 +260,7 @@ class Learner:
             "tasks": self.tasks,
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
+            "average": self.average,
             "example": self._example,
             "rows": self._usual_rows,
         }
@@ -231,7 +268,7 @@ class Learner:
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
         """The inverse of :meth:`state` and :meth:`description`."""
         self.restore_network(state, description)
-        _, optimizer, engine = self._prepared()
+        _, optimizer, engine, _ = self._prepared()
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in within("optimizer", state).items():
             number, _, name = key.partition("/")
@@ -246,7 +283,7 @@ class Learner:
 
     def restore_network(self, state: Fields, description: dict[str, Any]) -> None:
         """Only the network and the method, enough to predict with, also on another device."""
-        ours = {key: self.description()[key] for key in ("format", "method", "memory")}
+        ours = {key: self.description()[key] for key in ("format", "method", "memory", "average")}
         theirs = {key: description.get(key) for key in ours}
         if ours != theirs:
             raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
@@ -254,9 +291,11 @@ class Learner:
         self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
         while self.tasks < description["tasks"]:
             self._expand()
-        net = self._prepared().net
+        net, _, _, average = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
+            if average is not None:
+                average.load(within("average", state))
             self.method.load_state_dict(within("method", state))
         except RuntimeError as error:
             what = str(error).replace("\n", " ")
@@ -266,7 +305,8 @@ class Learner:
         optimizer = self._make_optimizer(self.method.parameter_groups(net, self.lr))
         step = Step(self.method, net, optimizer, self.memory, self.view, self.precision, observe)
         make_engine = Graph if self.engine == "graph" else Eager
-        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device))
+        average = Average(net.body, self.average) if self.average else None
+        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device), average)
 
     def _expand(self) -> None:
         self.tasks += 1

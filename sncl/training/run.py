@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from sncl.errors import Diverged, SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
-from sncl.networks.gates import open_neurons
+from sncl.networks.gates import open_neurons, unmasked
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
@@ -108,10 +109,30 @@ def accuracies(learner: Learner, stream: Stream, tasks: range) -> dict[Readout, 
     return rows
 
 
+def otherwise(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float]]:
+    """The final accuracy without what only matters in evaluation: the average of the weights, the mask of the gates."""
+    tasks = range(stream.test_tasks)
+    ways: dict[str, AbstractContextManager[None]] = {}
+    if learner.average:
+        ways["as_trained"] = learner.as_trained()
+    if not all(bool(layer.all()) for layer in open_neurons(learner.net).values()):
+        ways["unmasked"] = unmasked(learner.net)
+    found: dict[str, dict[Readout, float]] = {}
+    for name, way in ways.items():
+        with way:
+            found[name] = {readout: mean(row) for readout, row in accuracies(learner, stream, tasks).items()}
+    return found
+
+
 def open_fraction(learner: Learner) -> float | None:
     """The part of all gated neurons that is open; None where there are no gates."""
     layers = list(open_neurons(learner.net).values())
     return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers) if layers else None
+
+
+def open_by_layer(learner: Learner) -> dict[str, float] | None:
+    """The part of each gated layer's neurons that is open; None where there are no gates."""
+    return {name: float(layer.float().mean()) for name, layer in open_neurons(learner.net).items()} or None
 
 
 class Log:
