@@ -144,6 +144,7 @@ def tune(
     on_gpu = usual.device.startswith("cuda")
     at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
     view = View(f"{search.method} on {search.stream}, trials on held-out data", [Followed("") for _ in range(at_once)])
+    view.overall = Overall(there, trials, there / trials, there / trials)
 
     def watch(number: int, standing: Standing) -> None:
         note = "" if standing.best is None else f"best so far {standing.best:.2f} %"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
 from sncl.live.drawing import bar, column, duration, framed, one_line, shade, spark, speed
@@ -13,7 +12,7 @@ from sncl.live.following import Followed
 from sncl.results import READOUT_TITLES
 
 SPACIOUS = 24  # lines of a terminal in which there is room between the parts of a panel
-LABEL = 10  # width of the first column
+LABEL = 11  # width of the first column
 SHORT_BAR = 12
 STRIP_HEIGHT = 2  # lines of the bars of accuracy
 CELL = 5  # width of one of them
@@ -23,23 +22,20 @@ LOSS_WIDTH = 9
 
 
 def panel(heading: str, run: Followed, width: int, height: int) -> RenderableType:
-    """Everything there is to see of one run."""
+    """The panel, a little tighter where the terminal is low."""
     inner = width - 4
-    lines: list[RenderableType] = [progress_line(run, inner), place_line(run, inner)]
-    body = Table.grid(padding=(0, 1, 0, 0))
-    body.add_column(width=LABEL, style="bold", no_wrap=True)
-    body.add_column(width=inner - LABEL - 1)
-    for label, content in (
-        ("accuracy", accuracy_lines(run, inner - LABEL - 1)),
-        ("losses", loss_lines(run, inner - LABEL - 1)),
-        ("memory", memory_line(run, inner - LABEL - 1)),
-        ("open gates", gates_line(run, inner - LABEL - 1)),
+    lines = [progress_line(run, inner), place_line(run, inner)]
+    for label, part in (
+        ("accuracy", accuracy_lines(run, inner - LABEL)),
+        ("losses", loss_lines(run, inner - LABEL)),
+        ("memory", memory_lines(run, inner - LABEL)),
+        ("open gates", gates_lines(run, inner - LABEL)),
     ):
-        if content is not None:
-            if height >= SPACIOUS and label != "open gates":
-                body.add_row()
-            body.add_row(label, content)
-    lines.append(body)
+        if part and height >= SPACIOUS and label != "open gates":
+            lines.append(Text())
+        lines += [
+            Text.assemble((f"{'' if number else label:<{LABEL}}", "bold"), line) for number, line in enumerate(part)
+        ]
     return framed(heading, *lines)
 
 
@@ -71,12 +67,12 @@ def place_line(run: Followed, width: int) -> Text:
     return one_line(width, " · ".join(words))
 
 
-def accuracy_lines(run: Followed, width: int) -> RenderableType | None:
+def accuracy_lines(run: Followed, width: int) -> list[Text]:
     """The averages over the tasks seen, and the first read-out task by task: bars with numbers under them."""
     moment, evaluation = run.moment, run.evaluation
     if evaluation is None or moment is None:
         when = "behind the first task" if moment is not None and moment.tasks > 1 else "at the end"
-        return Text(when, "bright_black") if run.state == "running" else None
+        return [Text(when, "bright_black")] if run.state == "running" else []
     first = next(iter(evaluation.tested.values()))
     seen = len(first)
     means: list[str | tuple[str, str]] = []
@@ -85,7 +81,7 @@ def accuracy_lines(run: Followed, width: int) -> RenderableType | None:
     head = one_line(width, *means, (f"mean of {seen} task{'s' if seen > 1 else ''} seen", "bright_black"))
     tasks = max(moment.tasks, seen)
     learning = moment.task if run.state == "running" and moment.task >= seen else None
-    return Group(head, *strip([*first, *[None] * (tasks - seen)], learning, width))
+    return [head, *strip([*first, *[None] * (tasks - seen)], learning, width)]
 
 
 def strip(values: Sequence[float | None], learning: int | None, width: int) -> Iterator[Text]:
@@ -109,24 +105,22 @@ def strip(values: Sequence[float | None], learning: int | None, width: int) -> I
         yield numbers
 
 
-def loss_lines(run: Followed, width: int) -> RenderableType | None:
+def loss_lines(run: Followed, width: int) -> list[Text]:
     """Each loss by name, smoothed, with its course over the whole run."""
-    if not run.losses:
-        return None
     names = {name: name.replace("_", " ") for name in run.losses}
-    longest = max(map(len, names.values()))
+    longest = max(map(len, names.values()), default=0)
     lines = []
     for name, value in run.losses.items():
         course = spark(run.courses[name], max(width - longest - LOSS_WIDTH - 2, 1))
         number = (f"{value:#.3g}".rjust(LOSS_WIDTH) + "  ", "bold")
         lines.append(one_line(width, f"{names[name]:<{longest}}", number, (course, "blue")))
-    return Group(*lines)
+    return lines
 
 
-def memory_line(run: Followed, width: int) -> RenderableType | None:
+def memory_lines(run: Followed, width: int) -> list[Text]:
     """How full the memory is, and by the last evaluation how evenly classes share it."""
     if run.moment is None or run.moment.memory is None:
-        return None
+        return []
     held, capacity = run.moment.memory
     line = Text.assemble(bar(held / capacity, SHORT_BAR, "magenta"), f" {held:,}/{capacity:,} rows")
     counts = run.inside.get("memory_by_class", [])
@@ -136,14 +130,14 @@ def memory_line(run: Followed, width: int) -> RenderableType | None:
         classes = "classes" if len(present) > 1 else "class"
         line.append(f" · {each} in each of {len(present)} {classes} ", "bright_black")
         line.append(spark(counts, max(width - len(line), 1)), "magenta")
-    return one_line(width, line)
+    return [one_line(width, line)]
 
 
-def gates_line(run: Followed, width: int) -> RenderableType | None:
+def gates_lines(run: Followed, width: int) -> list[Text]:
     """Which part of the neurons is open by the last evaluation, and by layer; of many layers the emptiest are named."""
     part = run.open_part
     if part is None:
-        return None
+        return []
     layers = {name: is_open / neurons for name, (is_open, neurons) in run.inside["open_neurons"].items()}
     line = Text.assemble(bar(part, SHORT_BAR, "yellow"), (f" {100 * part:.0f} %", "bold"))
     if len(layers) > NAMED_LAYERS:
@@ -153,4 +147,4 @@ def gates_line(run: Followed, width: int) -> RenderableType | None:
     else:
         for name, value in layers.items():
             line.append(f" · {name} {100 * value:.0f} %", "bright_black")
-    return one_line(width, line)
+    return [one_line(width, line)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rich.table import Table
 from rich.text import Text
 
 from sncl.live.drawing import bar, duration, shade, spark, speed
@@ -37,6 +36,11 @@ class Column(NamedTuple):
 def _of(run: Followed, text: Callable[[Moment], str]) -> Text:
     """Where the run is, if it has begun to learn."""
     return Text("" if run.moment is None or run.moment.reading else text(run.moment))
+
+
+def _name(run: Followed) -> Text:
+    mark, style = MARKS[run.state]
+    return Text.assemble((f"{mark} ", style), run.title)
 
 
 def _progress(run: Followed, length: int) -> Text:
@@ -92,7 +96,7 @@ COLUMNS = {
 SHOWN = ("left", "task", "epoch", "step", "speed", "rows", "loss", "memory", "open", "accuracy", "tasks")
 
 
-def runs_table(runs: Sequence[Followed], width: int) -> Table:
+def runs_table(runs: Sequence[Followed], width: int) -> list[Text]:
     """One line for each run, with as many columns as fit; the bar takes what is left."""
     title = min(max(len(run.title) for run in runs), MOST_TITLE)
     room = width - title - 2 - GAP - SHORTEST_BAR - len(" 100 %")
@@ -105,15 +109,19 @@ def runs_table(runs: Sequence[Followed], width: int) -> Table:
         room -= each.width + GAP
         chosen.add(name)
     length = min(SHORTEST_BAR + max(room, 0), LONGEST_BAR)
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bright_black")
-    table.add_column("", width=title + 2, no_wrap=True, overflow="ellipsis")
-    table.add_column("progress", width=length + len(" 100 %"), no_wrap=True)
-    shown = [columns[name] for name in SHOWN if name in chosen]
-    for each in shown:
-        table.add_column(each.heading, width=each.width, no_wrap=True, justify="right" if each.right else "left")
-    for run in runs:
-        mark, style = MARKS[run.state]
-        table.add_row(
-            Text.assemble((f"{mark} ", style), run.title), _progress(run, length), *(each.says(run) for each in shown)
-        )
-    return table
+    fixed = [Column("", _name, title + 2, right=False)]
+    fixed.append(Column("progress", lambda run: _progress(run, length), length + len(" 100 %"), right=False))
+    shown = fixed + [columns[name] for name in SHOWN if name in chosen]
+    head = row(shown, [Text(each.heading, "bright_black") for each in shown])
+    return [head, *(row(shown, [each.says(run) for each in shown]) for run in runs)]
+
+
+def row(columns: Sequence[Column], cells: Sequence[Text]) -> Text:
+    """The cells side by side, each as wide as its column. By hand, since a table of rich takes far longer."""
+    line = Text()
+    for each, cell in zip(columns, cells, strict=True):
+        cell.truncate(each.width, overflow="ellipsis")
+        space = " " * (each.width - cell.cell_len)
+        line.append(space if each.right else "").append_text(cell).append("" if each.right else space).append(" " * GAP)
+    line.right_crop(GAP)
+    return line

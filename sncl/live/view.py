@@ -51,7 +51,7 @@ class View:
         self.runs[number].tell(moment)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        own = options.update(no_wrap=False, overflow="ellipsis", highlight=False)
+        own = options.update(no_wrap=True, overflow="ellipsis", highlight=False)  # whatever the console is used for
         height = options.height or console.height
         if len(self.runs) > 1 or self.overall is not None:
             yield from console.render(self.many(own.max_width, height), own)
@@ -75,13 +75,12 @@ class View:
             if len(shown) > room:
                 shown.sort(key=lambda run: run.state in ("done", "stopped"))
         left_out = len(shown) - room if len(shown) > room else 0
-        lines: list[RenderableType] = []
-        if shown:
-            lines += [runs_table(shown[:room], width - 4), Text()]
+        lines = runs_table(shown[:room], width - 4) if shown else []
         if left_out:
-            lines.insert(1, Text(f"and {left_out} more", "bright_black"))
-        lines.append(self.overall_line(width - 4))
-        return framed(self.heading, *lines)
+            lines.append(Text(f"and {left_out} more", "bright_black"))
+        if shown:
+            lines.append(Text())
+        return framed(self.heading, *lines, self.overall_line(width - 4))
 
     def overall_line(self, width: int) -> Text:
         ended, total, part, earlier, note = self.together()
