@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from rich.text import Text
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LEVELS = len(BLOCKS) - 1
+LEAST_RANGE = 4.0
 SHADES = ((222, 88, 76), (229, 178, 64), (72, 182, 112))  # red, amber, green
 
 
@@ -31,11 +33,30 @@ def column(part: float, height: int) -> str:
 
 def spark(values: Sequence[float], width: int, top: float | None = None) -> str:
     """Values as small bars, at most ``width``; more of them are averaged. The highest is ``top`` or the largest."""
-    if len(values) > width:
-        edges = [number * len(values) // width for number in range(width + 1)]
-        values = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    values = thinned(values, width)
     highest = max(values, default=0.0) if top is None else top
     return "".join(column(max(value, 0) / highest if highest > 0 else 0.0, 1) for value in values)
+
+
+def course(values: Sequence[float], width: int) -> str:
+    """The same for what falls by orders of magnitude: the logarithm, from the lowest value to the highest.
+
+    A range of less than a factor ``LEAST_RANGE`` does not fill the height, so that noise does not look like news.
+    """
+    values = thinned(values, width)
+    if min(values, default=0.0) <= 0:
+        return spark(values, width)
+    high = math.log(max(values))
+    low = min(math.log(min(values)), high - math.log(LEAST_RANGE))
+    return "".join(BLOCKS[1 + round((math.log(value) - low) / (high - low) * (LEVELS - 1))] for value in values)
+
+
+def thinned(values: Sequence[float], width: int) -> Sequence[float]:
+    """At most ``width`` values, by averages of neighbours."""
+    if len(values) <= width:
+        return values
+    edges = [number * len(values) // width for number in range(width + 1)]
+    return [sum(values[start:end]) / (end - start) for start, end in pairwise(edges)]
 
 
 def bar(part: float, width: int, style: str) -> Text:

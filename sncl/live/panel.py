@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from sncl.live.drawing import bar, column, duration, framed, one_line, shade, spark, speed
+from sncl.live.drawing import bar, column, course, duration, framed, one_line, shade, spark, speed
 from sncl.live.following import Followed
 from sncl.results import READOUT_TITLES
 
@@ -106,14 +106,14 @@ def strip(values: Sequence[float | None], learning: int | None, width: int) -> I
 
 
 def loss_lines(run: Followed, width: int) -> list[Text]:
-    """Each loss by name, smoothed, with its course over the whole run."""
+    """Each loss by name, smoothed, with its course over the run."""
     names = {name: name.replace("_", " ") for name in run.losses}
     longest = max(map(len, names.values()), default=0)
     lines = []
     for name, value in run.losses.items():
-        course = spark(run.courses[name], max(width - longest - LOSS_WIDTH - 2, 1))
+        drawn = course(run.courses[name], max(width - longest - LOSS_WIDTH - 2, 1))
         number = (f"{value:#.3g}".rjust(LOSS_WIDTH) + "  ", "bold")
-        lines.append(one_line(width, f"{names[name]:<{longest}}", number, (course, "blue")))
+        lines.append(one_line(width, f"{names[name]:<{longest}}", number, (drawn, "blue")))
     return lines
 
 

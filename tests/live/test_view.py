@@ -17,7 +17,7 @@ from rich.console import Console
 
 from sncl import commands
 from sncl.experiment import plan
-from sncl.live.drawing import column, duration, shade, spark
+from sncl.live.drawing import column, course, duration, shade, spark
 from sncl.live.following import Followed
 from sncl.live.view import Overall, View, live
 from sncl.training.checkpoint import read_json
@@ -175,6 +175,9 @@ def test_small_pictures() -> None:
     assert spark([0, 1, 4, 8], 10) == " ▁▄█"
     assert spark([2, 4, 1, 3, 8, 8], 3) == "▃▂█"
     assert (spark([], 5), spark([0.0], 5)) == ("", " ")
+    assert course([1, 0.1, 0.01], 10) == "█▅▁"
+    assert course([1.0, 0.95, 1.0], 10) == "███"  # hardly moves
+    assert (course([], 5), course([2, 0], 5)) == ("", "█ ")
     assert [duration(seconds) for seconds in (None, 0, 61.4, 36_000)] == ["–:––", "0:00", "1:01", "10:00:00"]
     assert [shade(percent) for percent in (-5, 0, 50, 100, 120)] == [
         *("#de584c", "#de584c", "#e5b240", "#48b670", "#48b670")

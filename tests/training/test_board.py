@@ -1,6 +1,9 @@
 """What TensorBoard reads of a run, also of one that was killed, and that nothing else changes by it."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,6 +134,26 @@ def test_a_resumed_run_goes_on_without_a_step_twice(tmp_path: Path, every: float
     }
     same = [name for name in ours if not name.startswith(TIMED)]
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+
+
+def test_what_a_checkpoint_knows_of_is_there_after_sigkill(tmp_path: Path) -> None:
+    program = f"""
+import os, signal
+from pathlib import Path
+from sncl.experiment import perform, plan
+
+def watch(moment):
+    if moment.steps == 50:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+perform(plan("seq-digits", "er", **{SHORT}), Path("run"), watch=watch, checkpoint_seconds=1e9, tensorboard=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
+    assert done.returncode == -signal.SIGKILL
+    perform(plan("seq-digits", "er", **SHORT), tmp_path / "run", tensorboard=True)
+    steps = [line["step"] for line in lines(tmp_path / "run", "losses")]
+    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 2
+    assert [step for step, _ in scalars(tmp_path / "run")["loss/labels"]] == steps == list(range(1, steps[-1] + 1))
 
 
 @pytest.mark.parametrize("first", [True, False])
