@@ -144,12 +144,15 @@ def tune(
     on_gpu = usual.device.startswith("cuda")
     at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
     view = View(f"{search.method} on {search.stream}, trials on held-out data", [Followed("") for _ in range(at_once)])
-    view.overall = Overall(there, trials, there / trials, there / trials)
+    best: float | None = None
+    view.overall = overall = Overall(there, trials, there / trials, there / trials)
 
     def watch(number: int, standing: Standing) -> None:
-        note = "" if standing.best is None else f"best so far {standing.best:.2f} %"
-        finished = min(standing.finished, trials)
-        view.overall = Overall(finished, trials, finished / trials, there / trials, note)
+        nonlocal overall, best
+        finished = min(max(overall.ended, standing.finished), trials)  # whoever says so may have heard less
+        best = max((value for value in (best, standing.best) if value is not None), default=None)
+        note = "" if best is None else f"best so far {best:.2f} %"
+        view.overall = overall = overall._replace(ended=finished, part=finished / trials, note=note)
         if view.runs[number].title != standing.trial:
             view.runs[number] = Followed(standing.trial)
         if standing.moment is not None:

@@ -564,6 +564,12 @@ def test_help_says_what_is_left_out(sncl: Sncl) -> None:
 # --- the live view -----------------------------------------------------------------------------------------------
 
 
+def test_runs_may_leave_a_log_for_tensorboard(sncl: Sncl, tmp_path: Path, digits: None, made: list[Experiment]) -> None:
+    assert sncl(*ONE, "--tensorboard").code == 0
+    assert [(tmp_path / "runs" / each.name() / "tensorboard").is_dir() for each in made] == [True] * len(made)
+    assert made
+
+
 def test_a_job_that_fails_tells_that_it_has_ended(tmp_path: Path) -> None:
     reports: list[Moment | None] = []
     job = commands.Job(plan("perm-mnist", "er", device="cpu"), tmp_path / "run", data=tmp_path / "nothing")

@@ -31,6 +31,17 @@ def check_tensorboard() -> None:
         raise SnclError("--tensorboard needs the package tensorboard: pip install sncl[tensorboard]")
 
 
+def await_next_second(folder: Path) -> None:
+    """Let this second pass if a file of it is there.
+
+    TensorBoard reads files in the order of their names, which begin with the second they were made in; only if this one
+    comes last does it purge the others.
+    """
+    now = time.time()
+    if any(folder.glob(f"events.out.tfevents.{int(now)}.*")):
+        time.sleep(int(now) + 1 - now)
+
+
 class Board:
     """The event file of one run that has made ``steps`` steps; what an earlier process wrote of later ones is void."""
 
@@ -38,6 +49,7 @@ class Board:
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 
+        await_next_second(folder)
         self.writer = SummaryWriter(str(folder), purge_step=steps + 1, flush_secs=FLUSH_SECONDS)
         self.steps, self.rows, self.since = steps, 0, time.monotonic()
 

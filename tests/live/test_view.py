@@ -22,6 +22,7 @@ from sncl.live.following import Followed
 from sncl.live.view import Overall, View, live
 from sncl.training.checkpoint import read_json
 from sncl.training.run import Evaluation, Moment
+from sncl.tuning import plan_search
 
 INSIDE = {"memory_by_class": [30, 20, 25, 25, 0, 0], "open_neurons": {"layer1.1": [90, 100], "layer2.1": [45, 100]}}
 LOSSES = {"labels": 0.25, "past_logits": 0.0123}
@@ -232,6 +233,32 @@ def test_runs_are_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.M
         (line,) = [line for line in last.splitlines() if f"✓ seed {seed} " in line]
         assert f"{result['accuracy']['class_il']:.1f} %" in line
     assert "2/2" in last
+
+
+def test_a_study_shows_its_trials_and_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    views: list[View] = []
+    seen: list[tuple[str, Overall | None]] = []
+
+    class Noted(View):
+        def tell(self, number: int, moment: Moment | None) -> None:
+            super().tell(number, moment)
+            views.append(self)
+            seen.append((self.runs[number].title, self.overall))
+
+    monkeypatch.setattr(commands, "View", Noted)
+    where = {"lr": "0.01..0.5:log"}
+    search = plan_search("seq-digits", "er", memory=20, tasks=1, epochs=1, seeds=2, device="cpu", searched=where)
+    commands.tune(search, 2, tmp_path / "a.journal", tmp_path / "a.toml", Console(file=io.StringIO()), workers=1)
+    titles = [f"trial {trial}, seed {seed}" for trial in range(2) for seed in range(2)]
+    assert list(dict.fromkeys(title for title, _ in seen)) == titles
+    assert [overall.ended for _, overall in seen if overall] == sorted(
+        0 if "trial 0" in title else 1 for title, _ in seen
+    )
+    (view,) = set(views)
+    assert "2/2 · 0:0" in drawn(view, 80)[-2]
+    assert re.search(r"best so far \d+\.\d\d %", drawn(view, 80)[-2])
+    assert len(drawn(view, 80)) == 3  # no trial runs any more
 
 
 def test_a_result_that_was_there_leaves_the_terminal_alone(tmp_path: Path) -> None:

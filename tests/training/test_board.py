@@ -136,6 +136,7 @@ def test_a_resumed_run_goes_on_without_a_step_twice(tmp_path: Path, every: float
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
 
 
+@pytest.mark.slow
 def test_what_a_checkpoint_knows_of_is_there_after_sigkill(tmp_path: Path) -> None:
     program = f"""
 import os, signal
