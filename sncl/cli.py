@@ -54,6 +54,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs (needs plotly)")
 ]
+TensorboardOption = Annotated[
+    bool, typer.Option("--tensorboard", help="Also write logs for TensorBoard into the run folder (needs tensorboard)")
+]
 
 
 def main() -> None:
@@ -103,8 +106,12 @@ def pairs(texts: list[str] | None, option: str, form: str = "KEY=VALUE") -> dict
     return found
 
 
-def check(report: Path | None) -> None:
-    """Refuse a report that could not be written, before the runs."""
+def check(report: Path | None, tensorboard: bool = False) -> None:
+    """Refuse a report or a log that could not be written, before the runs."""
+    if tensorboard:
+        from sncl.training.board import check_tensorboard
+
+        check_tensorboard()
     if report is not None:
         from sncl.report import check_report
 
@@ -180,6 +187,7 @@ def train(
     keep_tasks: Annotated[
         bool, typer.Option("--keep-tasks", help="Also keep the network after each task, for `sncl analyze tsne`")
     ] = False,
+    tensorboard: TensorboardOption = False,
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -188,13 +196,13 @@ def train(
     from sncl.experiment import plan, stored_result
     from sncl.methods.table import entry
     from sncl.results import table
-    from sncl.training.run import TASK_NETWORK
+    from sncl.training.run import BOARD, TASK_NETWORK
 
     if seed is not None and seeds is not None:
         raise SnclError("give either --seed or --seeds, not both")
     if seeds is not None and seeds < 1:
         raise SnclError(f"--seeds is at least 1, not {seeds}")
-    check(report)
+    check(report, tensorboard)
     settings = pairs(set_, "--set")
     if file is not None:
         settings = from_file(file, stream, method, memory) | settings
@@ -216,7 +224,7 @@ def train(
         )
         place = Path("runs") / experiment.name() if folder is None else folder
         own = place / f"seed-{number}" if folder and seeds is not None else place
-        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks))
+        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks, tensorboard))
     if memory is not None and not entry(method).memory:
         err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
     done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
@@ -224,6 +232,8 @@ def train(
         err.print(f"already finished: {job.folder} (the stored result is shown)")
         if keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():
             err.print("note: it was made without --keep-tasks; give another --out to make it again with them")
+        if tensorboard and not (job.folder / BOARD).is_dir():
+            err.print("note: it was made without --tensorboard; give another --out to make it again with it")
     results = run_jobs(jobs, err)
     if as_json:
         print_json(results[0] if seeds is None else {"runs": results})
@@ -359,6 +369,7 @@ def reproduce_command(
         Path | None, typer.Option(help="Read TABLE.jsonl from this folder; write it and TABLE.md there")
     ] = None,
     collect: Annotated[bool, typer.Option("--collect", help="Show what is there and run nothing")] = False,
+    tensorboard: TensorboardOption = False,
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -371,10 +382,9 @@ def reproduce_command(
     from sncl.records import folders_of
     from sncl.reproduce import Request, reproduce
 
-    check(report)
-    request = Request(
-        table, names(stream), names(method), memory or [], seeds, runs, results, data, device, precision, collect
-    )
+    check(report, tensorboard)
+    asked = (table, names(stream), names(method), memory or [], seeds)
+    request = Request(*asked, runs, results, data, device, precision, collect, tensorboard)
     rows, failure = reproduce(request, err)
     if as_json:
         print_json(to_json(table, rows, request.options()))

@@ -2,7 +2,7 @@
 
 The only place that knows all names. A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors``
 (where it is, and in the end the trained network), ``log.jsonl`` and, once finished, ``result.json``; on demand also
-``task-01.safetensors`` and so on, the network after each task.
+``task-01.safetensors`` and so on, the network after each task, and ``tensorboard/``.
 """
 
 from __future__ import annotations
@@ -222,10 +222,12 @@ def perform(
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_tasks: bool = False,
+    tensorboard: bool = False,
 ) -> dict[str, Any]:
     """Run the experiment in ``folder``, or finish it, or return the result that lies there.
 
-    ``keep_tasks`` also leaves the network after each task there, for the analyses.
+    ``keep_tasks`` also leaves the network after each task there, for the analyses; ``tensorboard`` a log for
+    TensorBoard.
     """
     finished = stored_result(experiment, folder)
     if finished is not None:
@@ -241,7 +243,8 @@ def perform(
                 left.unlink()
             identity = experiment.identity()
             write_json(folder / EXPERIMENT, identity)
-            scores = run(learner, stream, experiment.epochs, folder, identity, watch, checkpoint_seconds, keep_tasks)
+            options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
+            scores = run(learner, stream, experiment.epochs, folder, identity, *options)
             result = summarise(experiment, stream, learner, scores)
             write_json(folder / RESULT, result)
             return result

@@ -114,6 +114,7 @@ def test_version_as_a_program() -> None:
                     "--validation",
                     "--checkpoint",
                     "--keep-tasks",
+                    "--tensorboard",
                     "--settings",
                     "--json",
                 ),
