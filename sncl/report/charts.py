@@ -249,9 +249,14 @@ def balance(groups: Sequence[Group]) -> Figure:
             counts = [line.get(f"memory_by_{kind}") for line in run.evaluations]
             if not counts or None in counts:
                 continue
-            first = 0 if kind == "class" else 1
             bars = [
-                {"type": "bar", "name": f"{kind} {part + first}", "x": moments(run), "y": column, "series": part}
+                {
+                    "type": "bar",
+                    "name": run.class_name(part) if kind == "class" else f"task {part + 1}",
+                    "x": moments(run),
+                    "y": column,
+                    "series": part,
+                }
                 for part, column in enumerate(zip(*counts, strict=True))
                 if any(column)
             ]
