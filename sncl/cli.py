@@ -201,9 +201,12 @@ class Chosen(NamedTuple):
     stream: str
     own: Own | None
     settings: dict[str, str]
+    notes: list[str]
 
     def tell(self, experiment: Experiment) -> None:
-        """Say what is run on a person's own data by default or by choice."""
+        """Say how a person's own data were understood and what is done with them, by default or by choice."""
+        for note in self.notes:
+            err.print(f"{self.stream}: {note}")
         if self.own is not None:
             tasks = f"{experiment.tasks} task{'s' if experiment.tasks > 1 else ''}"
             split = f" (split {experiment.settings['split']})" if "split" in experiment.settings else ""
@@ -221,7 +224,7 @@ def choose(
     classes: int | None = None,
     set_: list[str] | None = None,
 ) -> Chosen:
-    """Understand the options that name a stream; a person's own data are read, and what was found is said."""
+    """Understand the options that name a stream; a person's own data are read."""
     from sncl.commands import reading_bar
     from sncl.streams.benchmarks import named
     from sncl.streams.own import ask, read
@@ -229,13 +232,12 @@ def choose(
     settings = pairs(set_, "--set")
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
+    notes: list[str] = []
     asked, own = ask(stream, cut, target, domain, size), None
     if asked is not None:
         with reading_bar(err) as progress:
             _, own, notes = read(asked, progress)
         stream = own.name
-        for note in notes:
-            err.print(f"{stream}: {note}")
     if classes is not None:
         if own is None:
             benchmark = named(stream)
@@ -245,7 +247,7 @@ def choose(
         if not total:
             raise SnclError(f"--classes-per-task is for streams that are cut by classes, which {stream} is not")
         split = f"{-(-total // classes)}x{classes}"
-    return Chosen(stream, own, settings if split is None else settings | {"split": split})
+    return Chosen(stream, own, settings if split is None else settings | {"split": split}, notes)
 
 
 @app.command()
@@ -315,10 +317,10 @@ def train(
         place = Path("runs") / experiment.name() if folder is None else folder
         own = place / f"seed-{number}" if folder and seeds is not None else place
         jobs.append(Job(experiment, own, data, checkpoint, keep_tasks))
+    done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
     chosen.tell(jobs[0].experiment)
     if memory is not None and not entry(method).memory:
         err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
-    done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
     for job in done:
         err.print(f"already finished: {job.folder} (the stored result is shown)")
         if keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():

@@ -39,6 +39,7 @@ SCENARIOS: dict[Kind, Scenario] = {
 AUGMENTATIONS = ("none", "crop-flip")
 STANDARDISED_PART = 10  # one in so many rows of a stream without tasks
 FURTHEST = 10.0  # deviations
+FEWEST = 2  # rows of a task
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,9 @@ def build_own(
     benchmark = of_own(found.own, split, augment)
     batch_size, tasks = _checked(name, benchmark, batch_size, tasks, validation)
     stream = arrange(name, benchmark, found.source, seed, batch_size, tasks, validation)
+    for number, phase in enumerate(stream.phases, start=1):
+        if len(phase.rows) < FEWEST:
+            raise SnclError(f"task {number} of {name} has {len(phase.rows)} rows to learn from; {FEWEST} are needed")
     return (stream if found.own.pixels else standardised(stream)).to(device)
 
 
@@ -321,9 +325,9 @@ def _by_domain(stream: Stream, source: Source, validated: bool) -> Stream:
         tuple(_in_domain(rows[domain[rows] == task], 0) for task, (rows, _) in enumerate(every_row))
         for domain, every_row in ((source.train_domain, stream.phases), (tested, stream.test_phases))
     )
-    for name, phase, test in zip(source.domain_names, phases, tests, strict=False):
-        if not len(phase.rows) or not len(test.rows):
-            raise SnclError(f"the domain {name!r} of {stream.name} has no row to learn from or none to test on")
+    for name, test in zip(source.domain_names, tests, strict=False):
+        if not len(test.rows):  # a validation part is held out by class
+            raise SnclError(f"the domain {name!r} of {stream.name} has no row to test on; hold out a larger part")
     return replace(stream, phases=phases, test_phases=tests)
 
 
