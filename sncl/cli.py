@@ -209,7 +209,15 @@ class Chosen(NamedTuple):
             err.print(f"{self.stream}: {note}")
         if self.own is not None:
             tasks = f"{experiment.tasks} task{'s' if experiment.tasks > 1 else ''}"
-            split = f" (split {experiment.settings['split']})" if "split" in experiment.settings else ""
+            split = ""
+            if "split" in experiment.settings:
+                parts, together = map(int, str(experiment.settings["split"]).split("x"))
+                split = f" (split {parts}x{together}"
+                if parts * together > self.own.classes:
+                    split += f", the last of {self.own.classes - (parts - 1) * together}"
+                elif parts * together < self.own.classes:
+                    split += f": the first {parts * together} of {self.own.classes} classes"
+                split += ")"
             epochs = f"{experiment.epochs} epoch{'s' if experiment.epochs > 1 else ''}"
             err.print(f"{self.stream}: {tasks}{split}, {epochs}, network {self.own.network}")
 

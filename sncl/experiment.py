@@ -348,6 +348,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         "active_fraction": open_fraction(learner),
         "open_by_task": scores.open_by_task or None,
         **({"class_names": list(stream.names)} if stream.names else {}),
+        **({"task_names": list(stream.task_names)} if stream.task_names else {}),
         "scored_on": "validation" if experiment.validation else "test",
         "manifest": {
             "protocol": PROTOCOL,

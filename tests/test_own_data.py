@@ -15,6 +15,7 @@ import own_files as files
 import pytest
 from command_line import Done, Sncl
 
+from sncl.bench import subject
 from sncl.experiment import perform, plan
 from sncl.methods.table import METHODS
 from sncl.streams.own import Own, ask, read
@@ -63,7 +64,8 @@ def test_the_digits_as_files_are_the_built_in_stream(sncl: Sncl, tmp_path: Path)
         assert tensors[name].keys() == tensors["built-in"].keys()
         assert all(value.equal(tensors["built-in"][key]) for key, value in tensors[name].items())
         assert results[name]["class_names"] == [str(digit) for digit in range(10)]
-    assert "class_names" not in results["built-in"]
+    assert results["images"]["manifest"]["data"] == results["arrays"]["manifest"]["data"]
+    assert not {"class_names", "task_names"} & results["built-in"].keys()
 
 
 # --- what is said and what is left behind ------------------------------------------------------------------------
@@ -80,7 +82,7 @@ def test_a_table_says_how_it_was_understood(sncl: Sncl, tmp_path: Path) -> None:
         "target is the column 'kind' (--target names another)",
         "one-hot: soil",
         "no test set: 20% of each class",
-        "2 tasks (split 2x2), 1 epoch, network mlp",
+        "2 tasks (split 2x2, the last of 1), 1 epoch, network mlp",
     ):
         assert said in done.err
     (folder,) = (tmp_path / "runs").iterdir()
@@ -94,11 +96,13 @@ def test_a_table_says_how_it_was_understood(sncl: Sncl, tmp_path: Path) -> None:
 
 def test_each_cut_is_scored_in_its_way(sncl: Sncl, tmp_path: Path) -> None:
     table = files.save_table(tmp_path / "flowers.csv")
-    by_domain = train(sncl, table, "--domain", "year", "--epochs", "1", "--json")
+    page = tmp_path / "page.html"
+    by_domain = train(sncl, table, "--domain", "year", "--epochs", "1", "--json", "--report", page)
+    assert "task 2: 2021" in page.read_text()
     assert "cut by domain: 2020, 2021" in by_domain.err
     result = by_domain.json()
     assert (result["stream"], set(result["accuracy"])) == ("table:flowers.csv by domain", {"domain_il"})
-    assert len(result["accuracy_matrix"]) == 2
+    assert (len(result["accuracy_matrix"]), result["task_names"]) == (2, ["2020", "2021"])
     uncut = train(sncl, table, "--cut", "none", "--json", "--set", "batch_size=50").json()
     assert (uncut["stream"], set(uncut["accuracy"])) == ("table:flowers.csv uncut", {"gcl"})
     assert (uncut["steps"], uncut["forgetting"]) == (3, None)  # 120 rows, once
@@ -107,8 +111,10 @@ def test_each_cut_is_scored_in_its_way(sncl: Sncl, tmp_path: Path) -> None:
 def test_classes_per_task(sncl: Sncl, tmp_path: Path) -> None:
     archive = files.save_digits(tmp_path / "digits.npz")
     done = train(sncl, archive, "--classes-per-task", "4", "--epochs", "1", "--json", method="sgd")
-    assert "3 tasks (split 3x4)" in done.err  # the last one has what is left
+    assert "3 tasks (split 3x4, the last of 2)" in done.err
     assert len(done.json()["accuracy_matrix"]) == 3
+    fewer = train(sncl, archive, "--split", "2x3", "--epochs", "1", "--json", method="sgd")
+    assert "2 tasks (split 2x3: the first 6 of 10 classes)" in fewer.err
     built_in = train(sncl, "seq-digits", "--classes-per-task", "5", "--epochs", "1", "--json", method="sgd")
     assert built_in.json()["manifest"]["settings"]["split"] == "2x5"
 
@@ -175,6 +181,14 @@ def test_tuned_settings_are_found_again(sncl: Sncl, tmp_path: Path) -> None:
     assert '["table:flowers.csv"]' in text and str(tmp_path) not in text
     done = train(sncl, table, "--epochs", "1", "--settings", chosen["file"], "--json").json()
     assert done["manifest"]["settings"]["lr"] == chosen["chosen"]["settings"]["lr"]
+
+
+def test_bench_takes_a_step_on_ones_own_data(tmp_path: Path) -> None:
+    data = own(files.save_arrays(tmp_path / "mine.npz"))
+    learner, stream, batches = subject(plan("", "er", memory=50, device="cpu", own=data))
+    x, y = next(batches)
+    assert (stream.shape, x.shape, len(y)) == ((3,), (16, 3), 16)  # one task of one class has 16 rows
+    assert learner.memory is not None and len(learner.memory) == 50
 
 
 # --- the same run ------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def matrices(groups: Sequence[Group]) -> Figure:
                 heat = {
                     "type": "heatmap",
                     "name": "accuracy, %",
-                    "x": tasks(len(matrix[0])),
+                    "x": [run.task_name(task) for task in range(len(matrix[0]))],
                     "y": [f"after {task + 1}" for task in range(len(matrix))] if len(matrix) > 1 else ["at the end"],
                     "z": [[None if value is None else round(value, 2) for value in row] for row in matrix],
                     "zmin": 0,

@@ -52,6 +52,11 @@ class Run:
         names = self.result.get("class_names")
         return f"class {names[label] if isinstance(names, list) and label < len(names) else label}"
 
+    def task_name(self, task: int) -> str:
+        """The number of a task, with its name where it has one."""
+        names = self.result.get("task_names")
+        return f"task {task + 1}" + (f": {names[task]}" if isinstance(names, list) and task < len(names) else "")
+
     def matrices(self) -> dict[str, list[list[float | None]]]:
         """Accuracy in percent by read-out, after each task and on each task."""
         return {readout: measure["accuracy_matrix"] for readout, measure in self.result["measures"].items()}

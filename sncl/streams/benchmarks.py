@@ -328,7 +328,7 @@ def _by_domain(stream: Stream, source: Source, validated: bool) -> Stream:
     for name, test in zip(source.domain_names, tests, strict=False):
         if not len(test.rows):  # a validation part is held out by class
             raise SnclError(f"the domain {name!r} of {stream.name} has no row to test on; hold out a larger part")
-    return replace(stream, phases=phases, test_phases=tests)
+    return replace(stream, phases=phases, test_phases=tests, task_names=source.domain_names[: stream.tasks])
 
 
 def _turning(stream: Stream, rows: Tensor, test_rows: Tensor) -> Stream:

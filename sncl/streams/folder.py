@@ -12,12 +12,12 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -126,29 +126,39 @@ def decoded(folder: Path, paths: Sequence[Path], size: int | None, progress: Pro
     """All images as [rows, channels, height, width]; the first call decodes them, later calls map the result."""
     at = f"{size or 'own-size'}-"
     name = f"{at}{key(folder, paths, size)}.npy"
-    places = (folder / CACHE, data_root() / "own-images")
-    for place in places:
+    beside, elsewhere = folder / CACHE, data_root() / "own-images"
+    for place in (beside, elsewhere):
         found = _cached(place / name, len(paths))
         if found is not None:
             return found
-    for place in places:
-        with suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            if os.access(place, os.W_OK):
-                break
-    else:
-        raise SnclError(f"decoded images can be stored neither in {places[0]} nor in {places[1]}; set SNCL_DATA")
-    shape = common_shape(folder, paths, size)
-    try:
-        _decode(folder, paths, shape, place / name, progress)
-    except OSError as error:
-        raise SnclError(f"the decoded images cannot be stored in {place} ({error.strerror or error})") from error
-    for old in (folder / CACHE).glob(f"{at}*.npy"):  # what the files were like before
-        if old.name != name:
-            old.unlink(missing_ok=True)
+    place = beside if _writable(beside) else elsewhere
+    if not _writable(place):
+        raise SnclError(f"decoded images can be stored neither in {beside} nor in {elsewhere}; set SNCL_DATA")
+    with FileLock(place / f"{at}lock"):  # another process may be decoding them
+        found = _cached(place / name, len(paths))
+        if found is not None:
+            return found
+        for left in place.glob(f"{at}*.part"):  # by a process that was killed
+            left.unlink()
+        shape = common_shape(folder, paths, size)
+        try:
+            _decode(folder, paths, shape, place / name, progress)
+        except OSError as error:
+            raise SnclError(f"the decoded images cannot be stored in {place} ({error.strerror or error})") from error
+        for old in beside.glob(f"{at}*.npy"):  # what the files were like before
+            if old.name != name:
+                old.unlink()
     found = _cached(place / name, len(paths))
     assert found is not None
     return found
+
+
+def _writable(place: Path) -> bool:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(place, os.W_OK)
 
 
 def key(folder: Path, paths: Sequence[Path], size: int | None) -> str:

@@ -37,8 +37,9 @@ class Stream:
     ``x`` and ``test_x`` are uint8 [rows, channels, height, width] or, of a person's own data, float32 of any ``shape``;
     ``maps`` is int64 [domains, height * width] or None where images are shown as they are; ``groups`` is bool
     [test tasks, classes], the classes of each test task, for the Task-IL read-out; ``sizes`` are the batch sizes of a
-    stream whose order is fixed; ``names`` are those of the classes, where they have any. A ``mapped`` data set is a
-    file larger than one would like to hold: it stays on the host and only batches go to the device.
+    stream whose order is fixed; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
+    ``mapped`` data set is a file larger than one would like to hold: it stays on the host and only batches go to the
+    device.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Stream:
     joined: bool = False
     mapped: bool = False
     names: tuple[str, ...] = ()
+    task_names: tuple[str, ...] = ()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 

@@ -50,7 +50,7 @@ def list_table(asked: Asked) -> Listing:
     inputs = [name for name in train if name not in (target, asked.domain)]
     if not inputs:
         raise SnclError(f"{train_path} has no column beside {target!r} to learn from")
-    coded = [kind_of(name, train[name], None if test is None else test[name], train_path) for name in inputs]
+    coded = [input_of(name, train[name], None if test is None else test[name], train_path) for name in inputs]
 
     def load(rows: Tensor, test_rows: Tensor) -> tuple[Tensor, Tensor]:
         chosen, tested = rows.numpy(), test_rows.numpy()
@@ -75,7 +75,7 @@ def list_table(asked: Asked) -> Listing:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Input:
     """How a column becomes inputs."""
 
     name: str
@@ -86,15 +86,16 @@ class Kind:
         if not self.categorical:
             return train.astype(np.float64)[:, None], test.astype(np.float64)[:, None]
         categories = np.array(in_order(train.tolist()))
-        first, second = ((column[:, None] == categories).astype(np.float64) for column in (train, test))
+        columns = (train, test.astype(np.str_))  # a test table may hold numbers there
+        first, second = ((column[:, None] == categories).astype(np.float64) for column in columns)
         return first, second
 
 
-def kind_of(name: str, train: Column, test: Column | None, path: Path) -> Kind:
+def input_of(name: str, train: Column, test: Column | None, path: Path) -> Input:
     """Numbers or texts; one that is mostly numbers holds a slip of the pen, and one of many texts is no category."""
     columns = [train] if test is None else [train, test]
     if all(numbers_in(column).all() for column in columns):
-        return Kind(name, categorical=False)
+        return Input(name, categorical=False)
     numbers = numbers_in(train)
     if numbers.mean() > 0.5:
         if numbers.all():
@@ -107,7 +108,7 @@ def kind_of(name: str, train: Column, test: Column | None, path: Path) -> Kind:
             f"{path}: the column {name!r} holds {different} different texts, and at most {MOST_TEXTS} become inputs; "
             "remove it or turn it into numbers"
         )
-    return Kind(name, categorical=True)
+    return Input(name, categorical=True)
 
 
 def numbers_in(column: Column) -> NDArray[np.bool_]:
