@@ -217,6 +217,20 @@ def working_folder(folder: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
+def reading_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A progress function for images that are decoded once: so many of so many. Nothing is shown before the first."""
+    with counting_bar(console) as progress:
+        bars: list[TaskID] = []
+
+        def update(done: int, total: int) -> None:
+            if not bars:
+                bars.append(progress.add_task("reading the images, once", total=total, note=""))
+            progress.update(bars[0], completed=done, total=total)
+
+        yield update
+
+
+@contextmanager
 def download_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A progress function for downloads: file name, bytes so far, bytes in all."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
