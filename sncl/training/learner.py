@@ -17,19 +17,22 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Ending, Method
+from sncl.methods.method import Ending, Growth, Method
 from sncl.methods.table import make
+from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.augment import Identity, View
 from sncl.tensors.fields import Fields, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.descent import Descent, Optimizer
+from sncl.training.descent import Descent, Optimizer, carry_moments
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
+from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, refuse_gaps
 
 FORMAT = 3
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
+MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -61,6 +64,10 @@ class Learner:
     (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
     parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
 
+    Inputs are tensors or arrays. Without a view, floating-point ones are brought to the precision of the network. With
+    ``grow`` a label for which the network has no output yet gets one, see :meth:`grow`; keep labels on the host then,
+    for they are looked at.
+
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
     and the graph on a GPU, float32 and eager elsewhere.
@@ -80,11 +87,14 @@ class Learner:
         optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
         precision: str = "auto",
         engine: str = "auto",
+        grow: bool = False,
     ) -> None:
         if replay < 1:
             raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
         if not lr > 0:
             raise SnclError(f"the step size lr is a positive number, not {lr}")
+        if next(net.parameters(), None) is None:
+            raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         self.body = net.to(self.device)
@@ -94,6 +104,13 @@ class Learner:
         self.engine = choose_engine(
             engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
         )
+        if grow and not self.method.grows:
+            raise SnclError(
+                f"{type(self.method).__name__} cannot get outputs for new classes; give the network outputs for all "
+                "classes, and leave grow=True out"
+            )
+        self.grows = grow
+        self.grown: list[int] = []  # how many outputs there were after each time they were added
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
@@ -119,24 +136,52 @@ class Learner:
         self._ready: _Ready | None = None
         self._example: tuple[list[int], str] | None = None
         self._usual_rows: int | None = None  # of a batch: those of the first one
+        self._output = ""  # the name of the layer that yields the logits, if it may grow
 
     @property
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
         return self._prepared().net
 
-    def prepare(self, x: Tensor) -> None:
+    def prepare(self, x: Rows) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
-            x = x[:2].to(self.device)
+            x = self._fitting(as_inputs(x)[:2]).to(self.device)
+            seen = self.view.still(x)
+            self._try_out(x, seen)
+            if self.grows:
+                self._output = find_output(self.body, seen)
             self._example = (list(x.shape), str(x.dtype).removeprefix("torch."))
-            net = self.method.prepare(self.body, self.view.still(x), self.random["gates"]).to(self.device)
+            net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
-                self.outputs = self.method.predict(net, self.view.still(x), task=0).shape[1]
+                self.outputs = self.method.predict(net, seen, task=0).shape[1]
             self._optimise(net)
 
-    def learn(self, x: Tensor, y: Tensor) -> Fields:
+    def grow(self, outputs: int) -> None:
+        """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
+
+        All else stays: the logits of the old outputs and the optimiser's moments are the same bits, and the new
+        outputs start at zero for every row. :meth:`learn` does this by itself for labels it does not know; announcing
+        many classes at once makes a faster network than meeting them one by one.
+        """
+        net, optimizer, _ = self._prepared()
+        if not self.grows:
+            raise SnclError("this learner's outputs are fixed; make it with grow=True")
+        if outputs > self.outputs:
+            added = outputs - self.outputs
+            groups = self.method.parameter_groups(net, self.lr)
+            stored = {} if self.memory is None else self.memory.fields
+            growth = Growth(outputs, lambda body: widen(body, self._output, added), stored)
+            changed = self.method.grow(net, growth)
+            if self.memory is not None:
+                self.memory.reshape(changed)
+            self.outputs = outputs
+            self.grown.append(outputs)
+            self._optimise(net)
+            carry_moments(optimizer, groups, self._prepared().optimizer, self.method.parameter_groups(net, self.lr))
+
+    def learn(self, x: Rows, y: Rows) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
         engine = self._prepared().engine
@@ -152,7 +197,7 @@ class Learner:
         self.steps += 1
         return outcome.losses
 
-    def boundary(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
+    def boundary(self, x: Rows | None = None, y: Rows | None = None) -> None:
         """Say that a task has ended. Optional, except for methods that need boundaries.
 
         ``x`` and ``y`` are all rows of the task, for the methods that look at them once more.
@@ -175,7 +220,7 @@ class Learner:
         self._expand()
         self._prepared().engine.forget()
 
-    def logits(self, x: Tensor, task: int | None = None) -> Tensor:
+    def logits(self, x: Rows, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the rows belong to, for methods that must be told.
@@ -183,11 +228,12 @@ class Learner:
         net = self._prepared().net
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
+        x = self._checked(as_inputs(x))
         with evaluating(net), torch.no_grad():
             views = (self.view.still(part.to(self.device)) for part in x.split(EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
 
-    def predict(self, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, x: Rows, task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
         return self.logits(x, task).argmax(1)
 
@@ -226,6 +272,7 @@ class Learner:
             "memory": self.memory.capacity if self.memory is not None else 0,
             "example": self._example,
             "rows": self._usual_rows,
+            "grown": self.grown,
         }
 
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
@@ -254,6 +301,13 @@ class Learner:
         self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
         while self.tasks < description["tasks"]:
             self._expand()
+        grown = description.get("grown", [])
+        if self.grown != grown[: len(self.grown)]:
+            raise SnclError(
+                f"this checkpoint belongs to another learner: its outputs grew to {grown}, here {self.grown}"
+            )
+        for outputs in grown[len(self.grown) :]:
+            self.grow(outputs)
         net = self._prepared().net
         try:
             net.body.load_state_dict(within("network", state))
@@ -283,20 +337,61 @@ class Learner:
             raise SnclError("this learner has not learned anything yet; call learn(x, y) or load(path) first")
         return self._ready
 
-    def _batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if x.shape[:1] != y.shape or x.shape[0] == 0:
+    def _batch(self, x: Rows, y: Rows) -> tuple[Tensor, Tensor]:
+        x, y = as_inputs(x), as_labels(y)
+        if x.shape[:1] != y.shape:
             raise SnclError(
                 f"x and y need the same number of rows, and y one label a row: got {list(x.shape)}, {list(y.shape)}"
             )
-        if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
-        x, y = upload(x, self.device), upload(y.to(torch.int64), self.device)
         self.prepare(x)
-        if self.device.type == "cpu":  # reading values back would stall a GPU at every step
-            low, high = (int(value) for value in y.aminmax())
-            if low < 0 or high >= self.outputs:
-                raise SnclError(f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs")
-        return x, y
+        x = self._checked(x)
+        if y.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
+            self._meet(*(int(value) for value in y.aminmax()))
+        return upload(x, self.device), upload(y, self.device)
+
+    def _meet(self, low: int, high: int) -> None:
+        """Be ready for labels from ``low`` to ``high``, or say why not."""
+        if low < 0 or high >= self.outputs + (MOST_NEW_OUTPUTS if self.grows else 0):
+            remedy = NUMBER_THEM if self.grows or low < 0 else f"{NUMBER_THEM}; new classes need grow=True"
+            raise SnclError(
+                f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs: {remedy}"
+            )
+        if high >= self.outputs:
+            self.grow(high + 1)
+
+    def _fitting(self, x: Tensor) -> Tensor:
+        """Real numbers in the network's own precision, unless a view makes them that."""
+        if x.is_floating_point() and isinstance(self.view, Identity):
+            return x.to(next(self.body.parameters()).dtype)
+        return x
+
+    def _checked(self, x: Tensor) -> Tensor:
+        """Inputs like those of the first batch, or an error in words."""
+        x = self._fitting(x)
+        shape, dtype = self._example or ([], "")
+        if list(x.shape[1:]) != shape[1:] or str(x.dtype) != f"torch.{dtype}":
+            raise SnclError(
+                f"inputs have the shape {['rows', *shape[1:]]} and the type {dtype}, as in the first batch; got "
+                f"{list(x.shape)} and {str(x.dtype).removeprefix('torch.')}".replace("'rows'", "rows")
+            )
+        if self.device.type == "cpu":
+            refuse_gaps(x)
+        return x
+
+    def _try_out(self, x: Tensor, seen: Tensor) -> None:
+        """Run the network once on the first rows, as the view shows them: what does not fit is said in words."""
+        with evaluating(self.body), torch.no_grad():
+            try:
+                logits = self.body(seen)
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                what = str(error).strip().partition("\n")[0]
+                raise SnclError(
+                    f"the network {type(self.body).__name__} cannot take inputs of the shape {list(x.shape[1:])} and "
+                    f"the type {str(x.dtype).removeprefix('torch.')} a row: {what}"
+                ) from error
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != seen.shape[0]:
+            found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise SnclError(f"the network returns logits [rows, classes], one row for each input; it returned {found}")
 
     def _uniform(self, purpose: str, rows: int) -> Tensor:
         """The random numbers of a view of so many rows."""
