@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sncl.errors import SnclError
+    from sncl.estimator import ContinualClassifier, SNCLClassifier
     from sncl.memory.memory import Memory
     from sncl.networks.gates import attach_gates
     from sncl.streams.benchmarks import build as stream
     from sncl.training.learner import Learner
 
 __version__ = "0.1.0"
-__all__ = ["Learner", "Memory", "SnclError", "attach_gates", "stream"]
+__all__ = ["ContinualClassifier", "Learner", "Memory", "SNCLClassifier", "SnclError", "attach_gates", "stream"]
 
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
+    "ContinualClassifier": ("sncl.estimator", "ContinualClassifier"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
+    "SNCLClassifier": ("sncl.estimator", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
     "attach_gates": ("sncl.networks.gates", "attach_gates"),
     "stream": ("sncl.streams.benchmarks", "build"),
