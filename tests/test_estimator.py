@@ -423,6 +423,21 @@ def test_a_loss_that_is_no_number_is_said() -> None:
         ContinualClassifier(**SMALL | {"lr": 1e6}).fit(X, y)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch's compiler
+def test_an_estimator_of_a_gpu_answers_and_goes_on_elsewhere(tmp_path: Path) -> None:
+    X, y = blobs()
+    model = SNCLClassifier(**SMALL, device="cuda").fit(X[y < 3], y[y < 3])
+    model.partial_fit(X, y)
+    again = pickled(model, tmp_path)
+    model.save(tmp_path / "model")
+    here = SNCLClassifier.load(tmp_path / "model", device="cpu")
+    np.testing.assert_allclose(here.predict_proba(X), model.predict_proba(X), atol=1e-3)
+    assert here.partial_fit(X, y).score(X, y) > 0.8
+    model.partial_fit(X, y)
+    assert same(model.learner_, again.partial_fit(X, y).learner_)
+
+
 # --- beside other tools of scikit-learn --------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ def as_inputs(x: Rows) -> Tensor:
     """Inputs as a tensor, in the precision they came in."""
     x = _tensor("x", x)
     if x.is_complex():
-        raise SnclError(f"x holds real numbers, not {_short(x.dtype)}")
+        raise SnclError(f"x holds real numbers, not {short(x.dtype)}")
     if x.dim() == 0 or (x.dim() == 1 and x.is_floating_point()):
         raise SnclError(
             f"x is one row for each label, [rows, ...], but has the shape {list(x.shape)}; a single row is x[None], "
@@ -64,5 +64,6 @@ def _tensor(name: str, value: Any) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
 
 
-def _short(dtype: torch.dtype) -> str:
+def short(dtype: torch.dtype) -> str:
+    """Its name, as a person writes it."""
     return str(dtype).removeprefix("torch.")

@@ -28,7 +28,7 @@ from sncl.tensors.transfer import upload
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer, carry_moments
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
-from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, refuse_gaps
+from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, refuse_gaps, short
 
 FORMAT = 3
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
@@ -134,7 +134,7 @@ class Learner:
             self.memory = Memory(memory, self.method.admission, self.device, self.method.stored_as)
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
-        self._example: tuple[list[int], str] | None = None
+        self._example: tuple[torch.Size, torch.dtype] | None = None  # of the first rows
         self._usual_rows: int | None = None  # of a batch: those of the first one
         self._output = ""  # the name of the layer that yields the logits, if it may grow
 
@@ -146,12 +146,14 @@ class Learner:
     def prepare(self, x: Rows) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
-            x = self._fitting(as_inputs(x)[:2]).to(self.device)
+            x = as_inputs(x)[:2].to(self.device)
+            if x.is_floating_point() and isinstance(self.view, Identity):
+                x = x.to(next(self.body.parameters()).dtype)
             seen = self.view.still(x)
             self._try_out(x, seen)
             if self.grows:
                 self._output = find_output(self.body, seen)
-            self._example = (list(x.shape), str(x.dtype).removeprefix("torch."))
+            self._example = (x.shape, x.dtype)
             net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
@@ -270,7 +272,7 @@ class Learner:
             "tasks": self.tasks,
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
-            "example": self._example,
+            "example": None if self._example is None else [list(self._example[0]), short(self._example[1])],
             "rows": self._usual_rows,
             "grown": self.grown,
         }
@@ -359,20 +361,17 @@ class Learner:
         if high >= self.outputs:
             self.grow(high + 1)
 
-    def _fitting(self, x: Tensor) -> Tensor:
-        """Real numbers in the network's own precision, unless a view makes them that."""
-        if x.is_floating_point() and isinstance(self.view, Identity):
-            return x.to(next(self.body.parameters()).dtype)
-        return x
-
     def _checked(self, x: Tensor) -> Tensor:
-        """Inputs like those of the first batch, or an error in words."""
-        x = self._fitting(x)
-        shape, dtype = self._example or ([], "")
-        if list(x.shape[1:]) != shape[1:] or str(x.dtype) != f"torch.{dtype}":
+        """Inputs like those of the first batch, real numbers in its precision, or an error in words."""
+        assert self._example is not None  # prepared
+        shape, dtype = self._example
+        if x.dtype != dtype and x.is_floating_point() and dtype.is_floating_point:
+            x = x.to(dtype)
+        if x.shape[1:] != shape[1:] or x.dtype != dtype:
+            one = ", ".join(["rows", *map(str, shape[1:])])
             raise SnclError(
-                f"inputs have the shape {['rows', *shape[1:]]} and the type {dtype}, as in the first batch; got "
-                f"{list(x.shape)} and {str(x.dtype).removeprefix('torch.')}".replace("'rows'", "rows")
+                f"inputs have the shape [{one}] and the type {short(dtype)}, as in the first batch; got "
+                f"{list(x.shape)} and {short(x.dtype)}"
             )
         if self.device.type == "cpu":
             refuse_gaps(x)
@@ -387,7 +386,7 @@ class Learner:
                 what = str(error).strip().partition("\n")[0]
                 raise SnclError(
                     f"the network {type(self.body).__name__} cannot take inputs of the shape {list(x.shape[1:])} and "
-                    f"the type {str(x.dtype).removeprefix('torch.')} a row: {what}"
+                    f"the type {short(x.dtype)} a row: {what}"
                 ) from error
         if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != seen.shape[0]:
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
