@@ -1,9 +1,12 @@
 """sncl: neural networks that learn from a stream without forgetting.
 
+>>> import torch
 >>> from sncl import Learner
+>>> net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+>>> x, y = torch.rand(32, 20), torch.randint(0, 10, (32,))
 >>> learner = Learner(net, "sncl", memory=500)
->>> learner.learn(x, y)
->>> learner.predict(x)
+>>> losses = learner.learn(x, y)
+>>> labels = learner.predict(x)
 """
 
 from __future__ import annotations

@@ -93,9 +93,13 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
         named = np.unique(y)
         if classes is not None:
             named = np.unique(np.asarray(classes))
+            if not first:
+                self._refuse_another_kind(named)
             unnamed = np.setdiff1d(y, named if first else np.union1d(named, self.classes_))
             if len(unnamed):
-                raise BadInput(f"y has the label {unnamed[0]!r}, which is not one of the classes {named.tolist()}")
+                raise BadInput(
+                    f"y has the label {unnamed.tolist()[0]!r}, which is not one of the classes {named.tolist()}"
+                )
         if first:
             self._start(X, named)
         else:
@@ -113,6 +117,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
             self.learner_.boundary()
         else:
             X, y = self._validated(X, y, first=False)
+            self._meet(np.unique(y))
             self.learner_.boundary(_rows(X, self._made), self._targets(y))
         return self
 
@@ -239,9 +244,15 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
     def _validated(self, X: Any, y: Any, first: bool) -> tuple[NDArray[Any], NDArray[Any]]:
         X, y = validate_data(self, _host(X), _host(y), reset=first, **self._form())
         check_classification_targets(y)
-        if not first and (y.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
-            raise BadInput(f"y holds {y.dtype} such as {y[0]!r}, but labels were {self.classes_.tolist()[:5]} so far")
+        if not first:
+            self._refuse_another_kind(y)
         return X, y
+
+    def _refuse_another_kind(self, labels: NDArray[Any]) -> None:
+        """Numbers among text would become text themselves."""
+        if (labels.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
+            example, known = labels.tolist()[0], self.classes_.tolist()[:5]
+            raise BadInput(f"labels are {labels.dtype} such as {example!r} now, but were {known} so far")
 
     def _start(self, X: NDArray[Any], classes: NDArray[Any]) -> None:
         """Make a learner for inputs like these and the classes known so far."""

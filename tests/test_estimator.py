@@ -95,7 +95,7 @@ def test_announced_classes_make_one_layer() -> None:
     assert model.learner_.grown == [] and model.learner_.outputs == 4
     model.partial_fit(X[:9], y[:9], classes=[9, 7, 0, 1, 2, 3])
     assert model.learner_.grown == [6] and model.classes_.tolist() == [0, 1, 2, 3, 7, 9]
-    with pytest.raises(ValueError, match=r"y has the label .*5.*, which is not one of the classes \[6\]"):
+    with pytest.raises(ValueError, match=r"y has the label 5, which is not one of the classes \[6\]"):
         model.partial_fit(X[:2], [5, 6], classes=[6])
     assert model.classes_.tolist() == [0, 1, 2, 3, 7, 9]
 
@@ -288,8 +288,9 @@ def test_mistakes_in_a_later_call_leave_the_estimator_as_it_was() -> None:
         model.partial_fit(X[:, :5], y)
     with pytest.raises(ValueError, match="contains NaN"):
         model.partial_fit(np.full_like(X, np.nan), y)
-    with pytest.raises(BadInput, match=r"y holds <U1 such as .*'a'.*, but labels were \[0, 1, 2, 3\] so far"):
-        model.partial_fit(X, ["a"] * 120)
+    for labels, classes in ((["a"] * 120, None), (y, ["a"])):
+        with pytest.raises(BadInput, match=r"labels are <U1 such as 'a' now, but were \[0, 1, 2, 3\] so far"):
+            model.partial_fit(X, labels, classes=classes)
     assert same(model.learner_, before.learner_) and (model.classes_ == before.classes_).all()
 
 

@@ -18,7 +18,7 @@ from sncl.networks.mlp import MLP
 from sncl.networks.output import Wider
 from sncl.training.learner import Learner
 
-GROWING = [name for name in METHODS if name != "pnn"]
+GROWING = [name for name in METHODS if make(name).grows]
 SETTINGS: dict[str, Any] = {"mer": {"gamma": 0.5, "inner": 2}, "hal": {"anchor_steps": 3}}
 EVERY = pytest.mark.parametrize("name", GROWING)
 

@@ -24,7 +24,7 @@ def with_new_classes(logits: Tensor, outputs: int) -> Tensor:
     hold them down on old rows but their labels (and DER replays no labels); the network's own answer, zero, would pull
     them up. On seq-digits with the validation split (memory 100, 5 seeds) the mean accuracy of DER that grows from 2 to
     10 outputs is 19 % left out, 48 % with zero, 59 % with the lowest of each row and 81 % with the lowest of all; with
-    10 outputs from the start it is 79 %. DER++: 67, 75, 76, 88 and 86 %.
+    10 outputs from the start it is 79 %. DER++: 67, 75, 76, 88 and 86 %. The spread over seeds is 5 to 10 points.
     """
     new = logits.amin().expand(logits.shape[0], outputs - logits.shape[1])
     return torch.cat([logits, new], 1)

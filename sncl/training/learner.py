@@ -1,9 +1,13 @@
 """The learner: a network that learns from a stream without forgetting.
 
->>> learner = Learner(net, "sncl", memory=500)
->>> for x, y in stream:
-...     learner.learn(x, y)
->>> learner.predict(x)
+>>> net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))
+>>> learner = Learner(net, "sncl", memory=500, grow=True)
+>>> for number in range(5):  # batches that come, with classes nobody knew of
+...     losses = learner.learn(torch.rand(32, 20), torch.randint(number + 1, (32,)))
+>>> learner.predict(torch.rand(3, 20)).shape
+torch.Size([3])
+>>> learner.outputs
+5
 """
 
 from __future__ import annotations

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from torch import nn
 
 import sncl
+import sncl.training.learner
 from sncl.errors import SnclError
 from sncl.training.descent import Descent
 from sncl.training.learner import Learner
@@ -56,6 +59,12 @@ def test_the_package_offers_what_it_says() -> None:
     assert set(sncl.__all__) <= {name for name in sncl.__all__ if getattr(sncl, name)}
     with pytest.raises(AttributeError, match="nothing"):
         sncl.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("module", [sncl, sncl.training.learner])
+def test_examples_in_docstrings_run(module: ModuleType) -> None:
+    failed, attempted = doctest.testmod(module)
+    assert attempted > 3 and not failed
 
 
 def test_clear_errors(tmp_path: Path) -> None:
