@@ -144,7 +144,7 @@ def test_weights_that_matter_keep_their_importance() -> None:
         before = getattr(subject.method, kept).clone()
         subject.grow(3)
         after = getattr(subject.method, kept)
-        assert torch.equal(torch.cat([after[:12], after[18:]]), before) and not after[12:18].any() and before.any()
+        assert torch.equal(torch.cat([after[:12], after[24:]]), before) and not after[12:24].any() and before.any()
 
 
 def test_options_of_an_optimiser_that_were_changed_stay() -> None:
@@ -159,6 +159,22 @@ def test_options_of_an_optimiser_that_were_changed_stay() -> None:
     made[-1].param_groups[0]["lr"] = 0.007
     subject.grow(3)
     assert len(made) == 2 and made[-1].param_groups[0]["lr"] == 0.007
+
+
+@EVERY
+def test_classes_that_come_one_by_one_make_few_layers_and_start_at_zero(name: str) -> None:
+    subject = learner(name, outputs=1, optimizer=torch.optim.Adam)
+    x = batches(1)[0][0]
+    for classes in range(1, 10):
+        subject.learn(x, torch.arange(8) % classes)
+        before = subject.net.body(x).shape[1]
+        subject.grow(classes + 1)
+        body = subject.net.body
+        assert isinstance(body, MLP) and before == classes
+        assert not body.eval()(x)[:, classes:].any()
+        body.train()
+    assert isinstance(body.head, Wider)
+    assert [part.weight.shape[0] for part in body.head.parts] == [1, 1, 2, 4, 8]
 
 
 def test_what_cannot_grow_says_so(tmp_path: Path) -> None:

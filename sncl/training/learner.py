@@ -168,8 +168,7 @@ class Learner:
         """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
 
         All else stays: the logits of the old outputs and the optimiser's moments are the same bits, and the new
-        outputs start at zero for every row. :meth:`learn` does this by itself for labels it does not know; announcing
-        many classes at once makes a faster network than meeting them one by one.
+        outputs start at zero for every row. :meth:`learn` does this by itself for labels it does not know.
         """
         net, optimizer, _ = self._prepared()
         if not self.grows:

@@ -95,3 +95,12 @@ def test_logits_that_are_not_one_layers_outputs_are_refused(kind: str) -> None:
 def test_a_bare_layer_has_nothing_around_it_to_grow_in() -> None:
     with pytest.raises(SnclError, match="inside it"):
         find_output(nn.Linear(4, 3), torch.randn(2, 4))
+
+
+def test_nothing_random_is_drawn_and_no_hook_runs_twice() -> None:
+    net, seen = MLP(4, 3, 8), []
+    net.head.register_forward_hook(lambda *_: seen.append(1))
+    before = torch.get_rng_state()
+    widen(net, "head", 2)
+    net(torch.rand(1, 4, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(torch.get_rng_state(), before) and len(seen) == 1
