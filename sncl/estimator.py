@@ -260,9 +260,8 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
             if not getattr(self, name) >= 1:
                 raise BadInput(f"{name} is at least 1, not {getattr(self, name)}")
         method, settings = self._choice()
-        if entry(method).joint or make(method, settings).needs_task_at_test:
-            reason = "is a way to show a stream" if entry(method).joint else "predicts only when told the task"
-            known = ", ".join(name for name in METHODS if name not in ("joint", "pnn"))
+        if reason := _unusable(method):
+            known = ", ".join(name for name in METHODS if not _unusable(name))
             raise BadInput(f"{method} {reason}, so it is no method for an estimator; those are {known}")
         hidden: Any = self.hidden
         made = {
@@ -480,6 +479,13 @@ class SNCLClassifier(_Classifier):
     def _choice(self) -> tuple[str, dict[str, Value]]:
         named = ("alpha", "beta", "gamma", "eta", "release", "admission")
         return "sncl", {name: getattr(self, name) for name in named} | (self.settings or {})
+
+
+def _unusable(method: str) -> str:
+    """Why a method cannot learn and answer as an estimator does; nothing if it can."""
+    if entry(method).joint:
+        return "is a way to show a stream"
+    return "predicts only when told the task" if make(method).needs_task_at_test else ""
 
 
 def _make(made: dict[str, Any]) -> tuple[Learner, RunningScale | None]:
