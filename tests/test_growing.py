@@ -71,7 +71,7 @@ def test_growing_changes_no_old_logit_weight_or_moment(name: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize(("stop", "optimizer"), [(5, None), (6, torch.optim.Adam), (7, None), (8, torch.optim.Adam)])
+@pytest.mark.parametrize(("stop", "optimizer"), [(5, torch.optim.Adam), (6, None), (7, torch.optim.Adam)])
 def test_saving_and_loading_around_growth_changes_nothing(name: str, stop: int, optimizer: Any, tmp_path: Path) -> None:
     rows = batches(12)
     unbroken, first, second = (learner(name, seed, optimizer=optimizer) for seed in (0, 0, 9))
@@ -88,10 +88,10 @@ def test_saving_and_loading_around_growth_changes_nothing(name: str, stop: int, 
 @EVERY
 def test_new_classes_are_learned(name: str) -> None:
     subject = learner(name)
-    rows = batches(60)
+    rows = batches(40)
     feed(subject, rows, stop=len(rows) - 1)
     subject.learn(*rows[-1])
-    x, y = (torch.cat(parts) for parts in zip(*rows[30:], strict=True))
+    x, y = (torch.cat(parts) for parts in zip(*rows[20:], strict=True))
     if type(subject.method).predict is Method.predict or name == "lwf":  # iCaRL answers by the last boundary
         assert (subject.predict(x) == y).float().mean() > 0.9
 
@@ -161,7 +161,7 @@ def test_options_of_an_optimiser_that_were_changed_stay() -> None:
     assert len(made) == 2 and made[-1].param_groups[0]["lr"] == 0.007
 
 
-@EVERY
+@pytest.mark.parametrize("name", ["sgd", "derpp", "oewc", "lwf", "hal"])
 def test_classes_that_come_one_by_one_make_few_layers_and_start_at_zero(name: str) -> None:
     subject = learner(name, outputs=1, optimizer=torch.optim.Adam)
     x = batches(1)[0][0]
