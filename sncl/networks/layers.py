@@ -26,6 +26,7 @@ _NO_ACTIVATION = (nn.Dropout, nn.Softmax, nn.LogSoftmax, nn.Identity, nn.Flatten
 _JOINING = ("Add", "NativeBatchNorm", "CudnnBatchNorm", "NativeGroupNorm", "NativeLayerNorm", "NativeDropout", "Clone")
 _SCALING = ("Relu", "LeakyRelu", "Elu", "Gelu", "Silu", "Hardswish", "Hardtanh", "Mul", "MaxPool", "AvgPool", "Mean")
 _SHAPING = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Select", "Slice", "Div", "LogSoftmax", "Softmax")
+_TO_LOGITS = (*_JOINING, *_SHAPING, "Mul", "Mean")
 
 
 class Site(NamedTuple):
@@ -101,11 +102,21 @@ def _is_activation(call: _Call) -> bool:
     return plain and call.changes and not isinstance(call.module, (*_NO_ACTIVATION, _BATCHNORM))
 
 
+def _neurons(calls: dict[str, _Call]) -> dict[Any, str]:
+    return {call.node: name for name, call in calls.items() if isinstance(call.module, _NEURONS)}
+
+
+def logit_layers(net: nn.Module, example: Any) -> set[str]:
+    """The linear maps and convolutions whose channels are the logits, or are added up to them."""
+    calls, output = _trace(net, example)
+    return _reached(output, _neurons(calls), (*_TO_LOGITS, "AvgPool", "AdaptiveAvgPool"))
+
+
 def find_sites(net: nn.Module, example: Any) -> list[Site]:
     """The places of ``net`` where gates belong, in the order of its modules; ``example`` is a small input batch."""
     calls, output = _trace(net, example)
-    neurons = {call.node: name for name, call in calls.items() if isinstance(call.module, _NEURONS)}
-    logits = _reached(output, neurons, _JOINING + _SHAPING + ("Mul", "Mean"))
+    neurons = _neurons(calls)
+    logits = _reached(output, neurons, _TO_LOGITS)
 
     finished = {  # where neurons are finished -> those neurons
         name: _reached(call.source, neurons, _JOINING) for name, call in calls.items() if _is_activation(call)

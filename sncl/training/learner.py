@@ -1,9 +1,13 @@
 """The learner: a network that learns from a stream without forgetting.
 
->>> learner = Learner(net, "sncl", memory=500)
->>> for x, y in stream:
-...     learner.learn(x, y)
->>> learner.predict(x)
+>>> net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))
+>>> learner = Learner(net, "sncl", memory=500, grow=True)
+>>> for number in range(5):  # batches that come, with classes nobody knew of
+...     losses = learner.learn(torch.rand(32, 20), torch.randint(number + 1, (32,)))
+>>> learner.predict(torch.rand(3, 20)).shape
+torch.Size([3])
+>>> learner.outputs
+5
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Ending, Method
+from sncl.methods.method import Ending, Growth, Method
 from sncl.methods.table import make
+from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.augment import Identity, View
 from sncl.tensors.fields import Fields, under, within
@@ -27,11 +32,13 @@ from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.average import Average
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.descent import Descent, Optimizer
+from sncl.training.descent import Descent, Optimizer, carry_moments
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
+from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, refuse_gaps, short
 
 FORMAT = 4
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
+MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -71,6 +78,10 @@ class Learner:
     (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
     parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
 
+    Inputs are tensors or arrays. Without a view, floating-point ones are brought to the precision of the network. With
+    ``grow`` a label for which the network has no output yet gets one, see :meth:`grow`; keep labels on the host then,
+    for they are looked at.
+
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
     and the graph on a GPU, float32 and eager elsewhere.
@@ -94,11 +105,14 @@ class Learner:
         precision: str = "auto",
         engine: str = "auto",
         average: float = 0.0,
+        grow: bool = False,
     ) -> None:
         if replay < 1:
             raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
         if not lr > 0:
             raise SnclError(f"the step size lr is a positive number, not {lr}")
+        if next(net.parameters(), None) is None:
+            raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         check_average(average, self.method)
@@ -109,6 +123,13 @@ class Learner:
         self.engine = choose_engine(
             engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
         )
+        if grow and not self.method.grows:
+            raise SnclError(
+                f"{type(self.method).__name__} cannot get outputs for new classes; give the network outputs for all "
+                "classes, and leave grow=True out"
+            )
+        self.grows = grow
+        self.grown: list[int] = []  # how many outputs there were after each time they were added
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
@@ -133,27 +154,56 @@ class Learner:
             self.memory = Memory(memory, self.method.admission, self.device, self.method.stored_as)
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
-        self._example: tuple[list[int], str] | None = None
+        self._example: tuple[torch.Size, torch.dtype] | None = None  # of the first rows
         self._averaged = True  # predictions, where there is an average
         self._usual_rows: int | None = None  # of a batch: those of the first one
+        self._output = ""  # the name of the layer that yields the logits, if it may grow
 
     @property
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
         return self._prepared().net
 
-    def prepare(self, x: Tensor) -> None:
+    def prepare(self, x: Rows) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
-            x = x[:2].to(self.device)
-            self._example = (list(x.shape), str(x.dtype).removeprefix("torch."))
-            net = self.method.prepare(self.body, self.view.still(x), self.random["gates"]).to(self.device)
+            x = as_inputs(x)[:2].to(self.device)
+            if x.is_floating_point() and isinstance(self.view, Identity):
+                x = x.to(next(self.body.parameters()).dtype)
+            seen = self.view.still(x)
+            self._try_out(x, seen)
+            if self.grows:
+                self._output = find_output(self.body, seen)
+            self._example = (x.shape, x.dtype)
+            net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
-                self.outputs = self.method.predict(net, self.view.still(x), task=0).shape[1]
+                self.outputs = self.method.predict(net, seen, task=0).shape[1]
             self._optimise(net)
 
-    def learn(self, x: Tensor, y: Tensor) -> Fields:
+    def grow(self, outputs: int) -> None:
+        """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
+
+        All else stays: the logits of the old outputs and the optimiser's moments are the same bits, and the new
+        outputs start at zero for every row. :meth:`learn` does this by itself for labels it does not know.
+        """
+        net, optimizer, _, _ = self._prepared()
+        if not self.grows:
+            raise SnclError("this learner's outputs are fixed; make it with grow=True")
+        if outputs > self.outputs:
+            added = outputs - self.outputs
+            groups = self.method.parameter_groups(net, self.lr)
+            stored = {} if self.memory is None else self.memory.fields
+            growth = Growth(outputs, lambda body: widen(body, self._output, added), stored)
+            changed = self.method.grow(net, growth)
+            if self.memory is not None:
+                self.memory.reshape(changed)
+            self.outputs = outputs
+            self.grown.append(outputs)
+            self._optimise(net)
+            carry_moments(optimizer, groups, self._prepared().optimizer, self.method.parameter_groups(net, self.lr))
+
+    def learn(self, x: Rows, y: Rows) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
         _, _, engine, average = self._prepared()
@@ -171,7 +221,7 @@ class Learner:
             average.update(self.steps)
         return outcome.losses
 
-    def boundary(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
+    def boundary(self, x: Rows | None = None, y: Rows | None = None) -> None:
         """Say that a task has ended. Optional, except for methods that need boundaries.
 
         ``x`` and ``y`` are all rows of the task, for the methods that look at them once more.
@@ -194,7 +244,7 @@ class Learner:
         self._expand()
         self._prepared().engine.forget()
 
-    def logits(self, x: Tensor, task: int | None = None) -> Tensor:
+    def logits(self, x: Rows, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the rows belong to, for methods that must be told.
@@ -202,6 +252,7 @@ class Learner:
         net = self._prepared().net
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
+        x = self._checked(as_inputs(x))
         with self.predicting(), torch.no_grad():
             views = (self.view.still(part.to(self.device)) for part in x.split(EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
@@ -222,7 +273,7 @@ class Learner:
         with evaluating(net), average.in_place() if average is not None and self._averaged else nullcontext():
             yield
 
-    def predict(self, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, x: Rows, task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
         return self.logits(x, task).argmax(1)
 
@@ -261,8 +312,9 @@ class Learner:
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
             "average": self.average,
-            "example": self._example,
+            "example": None if self._example is None else [list(self._example[0]), short(self._example[1])],
             "rows": self._usual_rows,
+            "grown": self.grown,
         }
 
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
@@ -291,6 +343,13 @@ class Learner:
         self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
         while self.tasks < description["tasks"]:
             self._expand()
+        grown = description.get("grown", [])
+        if self.grown != grown[: len(self.grown)]:
+            raise SnclError(
+                f"this checkpoint belongs to another learner: its outputs grew to {grown}, here {self.grown}"
+            )
+        for outputs in grown[len(self.grown) :]:
+            self.grow(outputs)
         net, _, _, average = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
@@ -306,6 +365,8 @@ class Learner:
         step = Step(self.method, net, optimizer, self.memory, self.view, self.precision, observe)
         make_engine = Graph if self.engine == "graph" else Eager
         average = Average(net.body, self.average) if self.average else None
+        if average is not None and self._ready is not None and self._ready.average is not None:
+            average.take_over(self._ready.average)
         self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device), average)
 
     def _expand(self) -> None:
@@ -323,20 +384,58 @@ class Learner:
             raise SnclError("this learner has not learned anything yet; call learn(x, y) or load(path) first")
         return self._ready
 
-    def _batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if x.shape[:1] != y.shape or x.shape[0] == 0:
+    def _batch(self, x: Rows, y: Rows) -> tuple[Tensor, Tensor]:
+        x, y = as_inputs(x), as_labels(y)
+        if x.shape[:1] != y.shape:
             raise SnclError(
                 f"x and y need the same number of rows, and y one label a row: got {list(x.shape)}, {list(y.shape)}"
             )
-        if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
-        x, y = upload(x, self.device), upload(y.to(torch.int64), self.device)
         self.prepare(x)
-        if self.device.type == "cpu":  # reading values back would stall a GPU at every step
-            low, high = (int(value) for value in y.aminmax())
-            if low < 0 or high >= self.outputs:
-                raise SnclError(f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs")
-        return x, y
+        x = self._checked(x)
+        if y.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
+            self._meet(*(int(value) for value in y.aminmax()))
+        return upload(x, self.device), upload(y, self.device)
+
+    def _meet(self, low: int, high: int) -> None:
+        """Be ready for labels from ``low`` to ``high``, or say why not."""
+        if low < 0 or high >= self.outputs + (MOST_NEW_OUTPUTS if self.grows else 0):
+            remedy = NUMBER_THEM if self.grows or low < 0 else f"{NUMBER_THEM}; new classes need grow=True"
+            raise SnclError(
+                f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs: {remedy}"
+            )
+        if high >= self.outputs:
+            self.grow(high + 1)
+
+    def _checked(self, x: Tensor) -> Tensor:
+        """Inputs like those of the first batch, real numbers in its precision, or an error in words."""
+        assert self._example is not None  # prepared
+        shape, dtype = self._example
+        if x.dtype != dtype and x.is_floating_point() and dtype.is_floating_point:
+            x = x.to(dtype)
+        if x.shape[1:] != shape[1:] or x.dtype != dtype:
+            one = ", ".join(["rows", *map(str, shape[1:])])
+            raise SnclError(
+                f"inputs have the shape [{one}] and the type {short(dtype)}, as in the first batch; got "
+                f"{list(x.shape)} and {short(x.dtype)}"
+            )
+        if self.device.type == "cpu":
+            refuse_gaps(x)
+        return x
+
+    def _try_out(self, x: Tensor, seen: Tensor) -> None:
+        """Run the network once on the first rows, as the view shows them: what does not fit is said in words."""
+        with evaluating(self.body), torch.no_grad():
+            try:
+                logits = self.body(seen)
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                what = str(error).strip().partition("\n")[0]
+                raise SnclError(
+                    f"the network {type(self.body).__name__} cannot take inputs of the shape {list(x.shape[1:])} and "
+                    f"the type {short(x.dtype)} a row: {what}"
+                ) from error
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != seen.shape[0]:
+            found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise SnclError(f"the network returns logits [rows, classes], one row for each input; it returned {found}")
 
     def _uniform(self, purpose: str, rows: int) -> Tensor:
         """The random numbers of a view of so many rows."""
