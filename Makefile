@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test check docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,10 +32,15 @@ check: setup ## lint, format, types, layers and the fast tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup ## build the documentation into site/; a broken link fails
+	$(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
 format: setup ## sort imports, apply safe fixes and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 clean: ## remove the environment, caches and build outputs; runs/ stays
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site *.egg-info
 	find sncl tests -name __pycache__ -type d -prune -exec rm -rf {} +

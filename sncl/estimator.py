@@ -411,6 +411,8 @@ class ContinualClassifier(_Classifier):
 class SNCLClassifier(_Classifier):
     """A classifier that learns with SNCL: sparse gates, replay of the whole experience, a memory balanced by loss.
 
+    Parameters that are not listed here are those of :class:`ContinualClassifier`, as are the attributes.
+
     Parameters
     ----------
     alpha, beta, gamma : float, default=0.5
@@ -423,8 +425,6 @@ class SNCLClassifier(_Classifier):
         Which rows the memory keeps.
     settings : dict, default=None
         Further settings of SNCL, see :class:`sncl.methods.sncl.SNCL`.
-
-    All others are those of :class:`ContinualClassifier`, as are the attributes.
 
     Examples
     --------

@@ -6,7 +6,6 @@ import copy
 import doctest
 import pickle
 import pickletools
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -457,13 +456,3 @@ def test_pipelines_and_grid_search() -> None:
 def test_examples_in_docstrings_run() -> None:
     failed, attempted = doctest.testmod(sncl.estimator)
     assert attempted > 10 and not failed
-
-
-def test_the_page_about_estimators_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).resolve().parents[1] / "docs" / "estimator.md"
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) > 5
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)

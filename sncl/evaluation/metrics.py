@@ -27,7 +27,7 @@ def average(matrix: Matrix) -> float:
 
 
 def falls(matrix: Matrix) -> list[float | None]:
-    """How far each earlier task k has fallen from its best: max_t A[t][k] - A[last][k], from t >= k on."""
+    """How far each earlier task k has fallen from its best: ``max_t A[t][k] - A[last][k]``, from t >= k on."""
     found: list[float | None] = []
     for task in range(len(matrix) - 1):
         now = matrix[-1][task]
@@ -41,7 +41,7 @@ def forgetting(matrix: Matrix) -> float | None:
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
-    """BWT: mean over earlier tasks k of A[last][k] - A[k][k]; negative when later tasks hurt."""
+    """BWT: mean over earlier tasks k of ``A[last][k] - A[k][k]``; negative when later tasks hurt."""
     gains = []
     for task in range(len(matrix) - 1):
         now, learned = matrix[-1][task], matrix[task][task]
@@ -51,7 +51,7 @@ def backward_transfer(matrix: Matrix) -> float | None:
 
 
 def forward_transfer(matrix: Matrix, untrained: Row) -> float | None:
-    """FWT: mean over tasks k > 0 of A[k-1][k] - U[k], with U the same network before it learned anything."""
+    """FWT: mean over tasks k > 0 of ``A[k-1][k] - U[k]``, with U the same network before it learned anything."""
     gains = []
     for task in range(1, len(matrix)):
         before, reference = matrix[task - 1][task], untrained[task]

@@ -1,0 +1,108 @@
+"""The page of methods and streams, from the tables that the program itself goes by."""
+
+from __future__ import annotations
+
+from written import code, table
+
+from sncl.defaults import table as shipped
+from sncl.methods.table import METHODS, make
+from sncl.streams.benchmarks import SCENARIOS, STREAMS
+from sncl.streams.own import FORMS
+
+READ_OUTS = {"class-il": "Class-IL and Task-IL", "domain-il": "Domain-IL", "general": "GCL"}
+NETWORKS = {"mlp": "MLP", "resnet18": "ResNet-18"}
+INTRODUCTION = """\
+# Methods and benchmarks
+
+This page is written by the code: the tables behind `sncl list`, and the settings of `sncl/defaults.toml`. What a number
+on these streams means is in [faithfulness](../docs/faithfulness.md); what came out is in
+[results](../results/README.md).
+"""
+METHODS_TEXT = """
+## Methods
+
+*Memory*: keeps samples. *Boundaries*: must be told where a task ends, so it refuses streams without tasks. *Looks
+back*: looks at the rows of a task once more when it ends. *Task*: must be told the task at test time, so it is scored
+as Task-IL only. *New classes*: outputs can be added at any time.
+"""
+STREAMS_TEXT = """
+## Streams
+
+`sncl train --stream NAME`. The digits come with scikit-learn; `sncl data fetch` gets the other data sets. The numbers
+of tasks, classes and epochs can be changed (`--tasks`, `--split`, `--epochs`).
+"""
+SETTINGS_TEXT = """
+## Settings that ship
+
+Without `--set`, a run takes these; a memory between two listed ones takes the nearest, and JOINT takes the row of SGD.
+What is not listed has the usual value of the method. How they were chosen: [settings](../results/settings.md).
+"""
+
+
+def mark(said: bool) -> str:
+    return "yes" if said else ""
+
+
+def methods() -> str:
+    rows = []
+    for name, entry in METHODS.items():
+        method = make(name)
+        said = (entry.memory, method.needs_boundaries, method.revisits, method.needs_task_at_test, method.grows)
+        rows.append([f"`{name}`", f"{entry.title} ({entry.reference})", *map(mark, said)])
+    return table(["name", "method", "memory", "boundaries", "looks back", "task", "new classes"], rows)
+
+
+def usual() -> str:
+    rows = [
+        [f"`{name}`", code(f"{key}={value}" for key, value in entry.settings.items())]
+        for name, entry in METHODS.items()
+        if entry.settings
+    ]
+    return "\n### Settings of the methods\n\nWith their usual values; `--set` changes them.\n\n" + table(
+        ["name", "settings"], rows
+    )
+
+
+def streams() -> str:
+    rows = []
+    for name, each in STREAMS.items():
+        tasks = "none" if each.once else str(each.tasks)
+        numbers = [tasks, str(each.classes_per_task), str(each.epochs), str(each.batch_size)]
+        rows.append([f"`{name}`", each.description, *numbers, NETWORKS[each.network], READ_OUTS[SCENARIOS[each.kind]]])
+    return table(["name", "", "tasks", "classes a task", "epochs", "batch", "network", "scored as"], rows)
+
+
+def own() -> str:
+    return "\n### Your own data\n\n" + table(
+        ["stream", "what lies there"], [[f"`{name}`", what] for name, what in FORMS.items()]
+    )
+
+
+def settings() -> str:
+    parts = []
+    for stream, by_method in shipped().items():
+        rows = [
+            [f"`{method}`", memory, code(f"{key}={value}" for key, value in row.items())]
+            for method, by_memory in by_method.items()
+            for memory, row in by_memory.items()
+        ]
+        title = f"`{stream}`" if stream in STREAMS else "Your own data"
+        parts.append(f"### {title}\n\n" + table(["method", "memory", "settings"], rows))
+    return "\n\n".join(parts)
+
+
+def page() -> str:
+    more = "\n[How they are read, cut and standardised](../docs/own_data.md).\n"
+    parts = [
+        INTRODUCTION,
+        METHODS_TEXT,
+        methods(),
+        usual(),
+        STREAMS_TEXT,
+        streams(),
+        own(),
+        more,
+        SETTINGS_TEXT,
+        settings(),
+    ]
+    return "\n".join(parts) + "\n"

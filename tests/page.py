@@ -1,0 +1,81 @@
+"""Run a page of the documentation as its reader would: ``python page.py PAGE`` in an empty folder.
+
+Blocks marked ``python`` and ``console`` are run from top to bottom, code in one namespace. Blocks that are only to be
+read are marked otherwise: ``py`` and ``sh`` (which look the same), ``text``, ``toml``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from glob import glob
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    kind: str
+    text: str
+    line: int  # of the page, where the text begins
+
+
+def blocks(page: Path, kinds: tuple[str, ...] = ("python", "console")) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = (Block(each[1], each[2], text.count("\n", 0, each.start(2)) + 1) for each in FENCE.finditer(text))
+    return [block for block in found if block.kind in kinds]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The commands of a block as words. One may go over several lines in quotes; comments are left out."""
+    begun = ""
+    for line in text.splitlines():
+        begun += line + "\n"
+        try:
+            words = shlex.split(begun, comments=True)
+        except ValueError:  # a quotation that is still open
+            continue
+        begun = ""
+        if words:
+            yield words
+    assert not begun, f"a quotation that does not end: {begun}"
+
+
+def expanded(word: str) -> list[str]:
+    """What a shell would make of a word with a star."""
+    return sorted(glob(word)) or [word] if "*" in word else [word]
+
+
+def run_command(words: list[str]) -> None:
+    from sncl import cli
+
+    program, *arguments = (part for word in words for part in expanded(word))
+    if program == "sncl":  # in this process: a new one would import torch again
+        sys.argv = [program, *arguments]
+        try:
+            cli.main()
+        except SystemExit as ended:
+            assert ended.code == 0, f"ended with {ended.code}: {shlex.join(words)}"
+    else:
+        assert program == "python", f"a page runs sncl and python, not {program!r}; mark what is only shown with sh"
+        subprocess.run([sys.executable, *arguments], check=True)
+
+
+def run_page(page: Path) -> None:
+    space = ModuleType("__main__")  # without a file: processes that are started from here do not run this again
+    sys.modules["__main__"] = space
+    for block in blocks(page):
+        if block.kind == "python":
+            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), vars(space))
+            continue
+        for words in commands(block.text):
+            run_command(words)
+
+
+if __name__ == "__main__":
+    run_page(Path(sys.argv[1]))

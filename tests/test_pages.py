@@ -1,0 +1,198 @@
+"""What the documentation shows is true: code and commands run, options exist, tables are those of the code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+from page import Block, blocks, commands
+
+from sncl.cli import app
+from sncl.methods.table import METHODS, make
+from sncl.streams.benchmarks import STREAMS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUNNING = {path.stem: path for path in PAGES if blocks(path)}
+
+
+class Page(NamedTuple):
+    """What is known of a page beyond that it runs."""
+
+    slow: bool = False  # more than five seconds
+    needs: tuple[str, ...] = ()  # packages of extras
+    says: tuple[str, ...] = ()  # what it prints, as regular expressions
+    leaves: tuple[str, ...] = ()  # files
+
+
+KNOWN = {
+    "any_network": Page(says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")),
+    "estimator": Page(slow=True, leaves=("digits.safetensors",)),
+    "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
+    "own_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
+    "report": Page(slow=True, needs=("plotly", "matplotlib"), leaves=("report.html", "fisher.json", "tsne.svg")),
+    "smaller": Page(
+        slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
+    ),
+    "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
+}
+
+
+def run(arguments: list[str], folder: Path, code: Path = ROOT) -> str:
+    """What a process prints; it finds sncl and the tests in ``code``, and its warnings are errors."""
+    paths = os.pathsep.join([str(code), str(ROOT / "tests")])
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def marked(name: str) -> Any:
+    slow = name in KNOWN and KNOWN[name].slow
+    return pytest.param(name, marks=pytest.mark.slow) if slow else name
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in RUNNING])
+def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
+    known = KNOWN.get(name, Page())
+    for package in known.needs:
+        pytest.importorskip(package)
+    printed = run([str(ROOT / "tests" / "page.py"), str(RUNNING[name])], tmp_path)
+    for text in known.says:
+        assert re.search(text, printed, re.MULTILINE), text
+    for file in known.leaves:
+        assert (tmp_path / file).is_file(), file
+    if name == "smaller":
+        before, after = (int(number) for number in re.findall(r"(\d+) parameters", printed))
+        assert after < 0.6 * before
+
+
+def test_pages_for_users_have_something_to_run() -> None:
+    assert {"README", "estimator", "own_data", "report", "tuning"} <= set(RUNNING)
+    assert len(blocks(RUNNING["estimator"])) > 5
+    assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["own_data"], ("console",))) >= 10
+
+
+def test_a_page_that_does_not_run_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "wrong.md"
+    for text in ("```python\nassert False\n```", "```console\nsncl trian\n```", "```console\nmake demo\n```"):
+        page.write_text(f"# Wrong\n\n{text}\n")
+        with pytest.raises(AssertionError):
+            run([str(ROOT / "tests" / "page.py"), str(page)], tmp_path)
+
+
+# --- what is shown and not run ---------------------------------------------------------------------------------------
+
+PROGRAM: Any = typer.main.get_command(app)
+SHOWN = [
+    (path, block)
+    for path in [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "results").glob("*.md"), *(ROOT / "recipes").glob("*.md")]
+    for block in blocks(path, ("console", "sh", "bash"))
+]
+
+
+def parse(words: list[str]) -> None:
+    """Read a command as the program would, without running it: an unknown command or option is refused."""
+    command, arguments = PROGRAM, words[1:]
+    while arguments and arguments[0] in getattr(command, "commands", {}):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    assert not getattr(command, "commands", {}) or not arguments or arguments[0] == "--version", words
+    context = typer.Context(command, info_name=words[0])
+    command.make_parser(context).parse_args(args=list(arguments))
+
+
+@pytest.mark.parametrize(("path", "block"), SHOWN, ids=[f"{path.stem}-{block.line}" for path, block in SHOWN])
+def test_commands_that_are_shown_exist(path: Path, block: Block) -> None:
+    for words in commands(block.text):
+        if words[0] == "sncl":
+            parse(words)
+        if words[0] == "make":
+            assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), words
+
+
+def test_a_wrong_option_is_noticed() -> None:
+    with pytest.raises(Exception, match="--memry"):
+        parse(["sncl", "train", "--memry", "100"])
+    with pytest.raises(AssertionError):
+        parse(["sncl", "trian"])
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading of the README."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split(f"\n### {heading}\n")[1].split("\n### ")[0]
+    lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def names_in(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_table_of_methods_is_that_of_the_code() -> None:
+    rows = {row[0].strip("`"): row for row in rows_of("Methods")}
+    assert list(rows) == list(METHODS)
+    for name, entry in METHODS.items():
+        method = make(name)
+        said = [cell == "yes" for cell in rows[name][2:5]]
+        assert said == [entry.memory, method.needs_boundaries, method.needs_task_at_test], name
+        assert names_in(" ".join(rows[name][5:])) == list(entry.settings), name
+
+
+def test_the_table_of_streams_is_that_of_the_code() -> None:
+    told: list[str] = []
+    for cells in rows_of("Streams"):
+        told += (names := names_in(cells[0]))
+        for each in (STREAMS[name] for name in names):
+            tasks = re.match(r"none|\d+", cells[2])
+            assert tasks and tasks[0] == ("none" if each.once else str(each.tasks)), names
+            assert cells[3] == str(each.epochs), names
+            assert cells[4].replace("-", "").lower() == each.network, names
+    assert sorted(told) == sorted(STREAMS)
+
+
+# --- adding a method -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_method_of_the_page_on_adding_one_can_be_added(tmp_path: Path) -> None:
+    """Follow the page in a copy of the project, and run the commands it names."""
+    page = ROOT / "docs" / "adding_a_method.md"
+    file, line, test = (block.text for block in blocks(page, ("py",)))
+    (defaults,) = (block.text for block in blocks(page, ("toml",)))
+    for folder in ("sncl", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "sncl/methods/weighted.py").write_text(file)
+    (tmp_path / "tests/methods/test_weighted.py").write_text(test)
+    change(tmp_path / "sncl/methods/table.py", "METHODS: dict[str, Entry] = {\n", lambda found: found + line)
+    change(
+        tmp_path / "sncl/methods/table.py",
+        "from sncl.methods.sncl import SNCL\n",
+        lambda found: found + "from sncl.methods.weighted import WeightedReplay\n",
+    )
+    change(tmp_path / "sncl/defaults.toml", "[seq-digits]\n", lambda found: defaults)
+    shown = [words for block in blocks(page, ("sh",)) for words in commands(block.text)]
+    assert len(shown) == 3
+    for program, *arguments in [*shown, ["python", "-m", "pytest", "tests/methods/test_weighted.py"]]:
+        if program == "sncl":
+            assert (
+                "weighted" in run(["-c", "from sncl.cli import main; main()", *arguments], tmp_path, tmp_path).lower()
+            )
+        else:
+            assert re.search(r"\d passed", run([*arguments, "-p", "no:cacheprovider"], tmp_path, tmp_path))
+
+
+def change(path: Path, text: str, into: Callable[[str], str]) -> None:
+    found = path.read_text(encoding="utf-8")
+    assert found.count(text) == 1
+    path.write_text(found.replace(text, into(text)), encoding="utf-8")
