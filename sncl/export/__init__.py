@@ -39,8 +39,6 @@ def export(run: Trained, format: Format, file: Path, say: Say) -> dict[str, Any]
     say("removing closed neurons")
     models = make_models(run)
     images = torch.zeros(EXAMPLE_ROWS, *run.stream.shape, dtype=torch.uint8)  # kept in some kinds of file
-    with torch.no_grad():
-        models.small(images)  # views keep constants they have made once; those must not be made in the trace
     say(f"making the {format.title} file")
     content = format.make(models.small, images)
     exported = format.load(content)

@@ -56,7 +56,7 @@ def make_models(run: Trained) -> Models:
             f"{run.folder}: {run.experiment.method} predicts only when told the task, and an exported model takes "
             "nothing but images"
         )
-    view = run.stream.view
+    view = run.stream.view  # it keeps the constants it has made once; making them here keeps them out of a trace
     example = view.still(run.stream.test(0)[0][:EXAMPLE_ROWS])
     trained: nn.Module = _InItsWay(method, learner.net)
     if type(method).predict is Method.predict:

@@ -296,7 +296,7 @@ class Flow:
             made, zero = read.units[places], read.zero[places]
             self._own(name, 0, made)
             if bias is not None:
-                zero = zero & (self.values[self.names[bias]] == 0)
+                zero = zero & (self.values[self.names[bias]] == 0).cpu()
         else:
             return None, set()
         if bias is not None:
