@@ -201,7 +201,7 @@ def test_a_file_that_is_there_is_replaced_only_by_force(sncl: Sncl, sparse: Path
     assert load_program(file)(torch.zeros(1, 1, 8, 8, dtype=torch.uint8)).shape == (1, 10)
 
 
-@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("form", [pytest.param("onnx", marks=pytest.mark.slow), "torch"])
 def test_a_resnet_with_its_normalisation(form: str) -> None:
     torch.manual_seed(0)
     view = CropFlip(4, (0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
