@@ -34,19 +34,19 @@ def choose(asked: Sequence[str], file: Path | None) -> Format:
     return check_format(asked[0] if asked else "onnx" if file is None else suffixes[file.suffix])
 
 
-def export(run: Trained, format: Format, file: Path, say: Say) -> dict[str, Any]:
+def export(run: Trained, form: Format, file: Path, say: Say) -> dict[str, Any]:
     """Write the model of a run to ``file`` and an account of it beside it, both only if it predicts the same."""
     say("removing closed neurons")
     models = make_models(run)
     images = torch.zeros(EXAMPLE_ROWS, *run.stream.shape, dtype=torch.uint8)  # kept in some kinds of file
-    say(f"making the {format.title} file")
-    content = format.make(models.small, images)
-    exported = format.load(content)
+    say(f"making the {form.title} file")
+    content = form.make(models.small, images)
+    exported = form.load(content)
     say("comparing predictions on the test data")
     with torch.no_grad():
         checked = compare(run, exported)
     say("measuring")
-    found = account(run, models, format, content, exported, checked)
+    found = account(run, models, form, content, exported, checked)
     write_atomically(file, content)
     write_json(account_file(file), found)
     return found

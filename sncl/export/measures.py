@@ -98,7 +98,7 @@ def latencies(run: Run, images: Tensor) -> dict[str, float]:
 
 
 def account(
-    run: Trained, models: Models, format: Format, content: bytes, exported: Run, checked: Checked
+    run: Trained, models: Models, form: Format, content: bytes, exported: Run, checked: Checked
 ) -> dict[str, Any]:
     """Everything measured, as plain data."""
     shown = run.stream.test(0)[0]
@@ -119,7 +119,7 @@ def account(
         "stream": run.experiment.stream,
         "method": run.experiment.method,
         "seed": run.experiment.seed,
-        "format": format.title,
+        "format": form.title,
         "input": {"name": "images", "type": "uint8", "shape": ["rows", *run.stream.shape]},
         "output": {"name": "logits", "type": "float32", "shape": ["rows", run.stream.classes]},
         "layers": layers,

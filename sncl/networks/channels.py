@@ -30,7 +30,9 @@ _MOVES = frozenset({
     "view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose",
     "movedim", "expand", "select", "slice",
 })  # fmt: skip
-_BENDS = frozenset({"gelu", "silu", "hardswish", "tanh", "elu", "celu", "selu", "mish", "abs", "square", "to"})
+_BENDS = frozenset(
+    {"gelu", "silu", "hardswish", "tanh", "elu", "celu", "selu", "mish", "abs", "square", "to", "_to_copy"}
+)
 _LIFTS = frozenset({"sigmoid", "hardsigmoid", "softplus", "exp"})  # of zero they are not zero
 _LIMITS = frozenset({"hardtanh", "clamp", "relu6"})
 _BINARY = frozenset({"add", "sub", "mul", "div"})
@@ -270,10 +272,12 @@ class Flow:
     def _made(self, name: str) -> Tensor:
         """The units of a map's rows, the same ones each time it runs."""
         if (name, 0) not in self.owned:
-            rows = self.values[name].shape[0]
-            self._own(name, 0, torch.arange(self.units, self.units + rows))
-            self.units += rows
+            self._own(name, 0, self._fresh(self.values[name].shape[0]))
         return self.owned[name, 0]
+
+    def _fresh(self, count: int) -> Tensor:
+        self.units += count
+        return torch.arange(self.units - count, self.units)
 
     def _map(self, node: fx.Node) -> tuple[Channels | None, set[fx.Node]]:
         source, weight = node.args[:2]
@@ -371,17 +375,24 @@ class Flow:
         return given, {source, slopes}
 
     def _cat(self, node: fx.Node) -> tuple[Channels | None, set[fx.Node]]:
-        parts = node.args[0]
-        assert isinstance(parts, (list, tuple))
-        found = [self.channels.get(part) for part in parts if isinstance(part, fx.Node)]
-        known = [each for each in found if each is not None]
-        if len(known) < len(parts) or len({each.axis for each in known}) > 1:
-            return None, set()
-        first = known[0]
+        parts = [part for part in node.all_input_nodes if part in self.channels]
+        every = node.args[0]
+        assert isinstance(every, (list, tuple))
         along = int(argument(node, 1, "dim", 0)) % len(shape(node))
-        if along == first.axis:
-            units, zero = (torch.cat([getattr(each, name) for each in known]) for name in ("units", "zero"))
-            return Channels(first.axis, units, zero), set(node.all_input_nodes)
+        axes = {self.channels[part].axis for part in parts}
+        if len(axes) != 1 or (along not in axes and len(parts) < len(set(every))):
+            return None, set()
+        known = [self.channels.get(part) or self._opaque(part, along) for part in every if isinstance(part, fx.Node)]
+        axis = axes.pop()
+        if along == axis:
+            units, zero = torch.cat([each.units for each in known]), torch.cat([each.zero for each in known])
+            return Channels(axis, units, zero), set(parts)
         for each in known[1:]:
-            self._ties.append((first.units, each.units))
-        return first._replace(zero=torch.stack([each.zero for each in known]).all(0)), set(node.all_input_nodes)
+            self._ties.append((known[0].units, each.units))
+        return known[0]._replace(zero=torch.stack([each.zero for each in known]).all(0)), set(parts)
+
+    def _opaque(self, node: fx.Node, axis: int) -> Channels:
+        """Channels of a tensor of which nothing is known: they stay."""
+        units = self._fresh(shape(node)[axis])
+        self._pinned.append(units)
+        return Channels(axis, units, torch.zeros(len(units), dtype=torch.bool))
