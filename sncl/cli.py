@@ -554,7 +554,7 @@ def numbers(text: str, option: str) -> tuple[float, ...]:
 @app.command("export")
 def export_command(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run of sncl train")],
-    onnx: Annotated[bool, typer.Option("--onnx", help="An ONNX file (the default; needs sncl[export])")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="An ONNX file (the default; needs the extra export)")] = False,
     torch_program: Annotated[bool, typer.Option("--torch", help="A program for torch.export.load")] = False,
     file: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to (default: RUN/model.onnx or .pt2)")
@@ -565,8 +565,7 @@ def export_command(
 ) -> None:
     """Write the network of a run as one file that predicts without sncl, closed neurons removed.
 
-    It takes images as they are stored (uint8) and returns logits. What it predicts on the test data is compared first;
-    sizes, time on this machine and accuracy are printed, and written beside it (FILE.json).
+    From images as they are stored to logits; compared on the test data, and measured, before it is written.
     """
     from sncl.analysis.loading import load_run
     from sncl.export import account_file, choose, export

@@ -130,9 +130,9 @@ def _moved(node: fx.Node, given: Channels) -> Channels | None:
     source, *rest = node.args
     assert isinstance(source, fx.Node) and callable(node.target)
     count, dims = len(given.units), len(shape(source))
-    places = torch.arange(count).reshape(-1, *[1] * (dims - 1 - given.axis)).expand(shape(source)).contiguous()
-    if count < 2:
+    if count < 2:  # every axis would do
         return None
+    places = torch.arange(count).reshape(-1, *[1] * (dims - 1 - given.axis)).expand(shape(source)).contiguous()
     moved: Tensor = node.target(places, *rest, **node.kwargs)
     for axis in range(moved.dim()):
         lines = moved.movedim(axis, 0).reshape(moved.shape[axis], -1)

@@ -179,8 +179,13 @@ def _with_fixed_gates(net: nn.Module, example: Any) -> nn.Module:
         behind = dims.get(gate, 1) - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
         factor = (gate.mu * gate.is_open()).detach().reshape(-1, *[1] * behind)
         scale = ChannelScale(factor).eval()
-        place = copy.get_submodule(name.rpartition(".")[0])
-        copy.set_submodule(name, scale)
+        parent, _, own = name.rpartition(".")
+        place = copy.get_submodule(parent)
+        if isinstance(place, nn.Sequential):
+            copy.set_submodule(name, scale)
+        else:
+            delattr(place, own)
+            place.add_module("channel_scale", scale)  # the name of a gate stays free for another one
         for hook in place._forward_hooks.values():
             if isinstance(hook, Apply) and hook.gate is gate:
                 hook.gate = scale

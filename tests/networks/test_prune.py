@@ -157,6 +157,10 @@ def test_what_was_pruned_can_learn_again() -> None:
     small = prune(gated(MLP(12, 4), torch.randn(2, 12)), torch.randn(2, 12))
     learner = sncl.Learner(small, "sncl", memory=10, device="cpu")
     assert learner.learn(torch.randn(8, 12), torch.arange(8) % 4)["labels"].isfinite()
+    once = prune(gated(ResNet18(5, width=4)), EXACT)
+    assert any(isinstance(module, ChannelScale) for module in once.modules())
+    check(gated(copy.deepcopy(once)))
+    check(gated(copy.deepcopy(once), layers=("layer1.0.relu2", "stem")))  # where a factor has stayed
 
 
 # --- networks of others ----------------------------------------------------------------------------------------------
