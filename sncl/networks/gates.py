@@ -111,10 +111,10 @@ class Gate(nn.Module):
         return h * tau.to(h.dtype).reshape(shape)
 
 
-class _Apply:
+class Apply:
     """The forward hook that gates a layer's output (an object, so that copies of a network keep their own gates)."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: nn.Module) -> None:
         self.gate = gate
 
     def __call__(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def attach_gates(
             place.append(gate)  # runs last, as part of the sequence
         else:
             place.add_module("gate", gate)
-            place.register_forward_hook(_Apply(gate), prepend=True)  # before the taps, so that they see the gated value
+            place.register_forward_hook(Apply(gate), prepend=True)  # before the taps, so that they see the gated value
     return net
 
 
