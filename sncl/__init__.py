@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from sncl.estimator import ContinualClassifier, SNCLClassifier
     from sncl.memory.memory import Memory
     from sncl.networks.gates import attach_gates
+    from sncl.networks.prune import prune
     from sncl.streams.benchmarks import build as stream
     from sncl.training.learner import Learner
 
 __version__ = "0.1.0"
-__all__ = ["ContinualClassifier", "Learner", "Memory", "SNCLClassifier", "SnclError", "attach_gates", "stream"]
+__all__ = ["ContinualClassifier", "Learner", "Memory", "SNCLClassifier", "SnclError", "attach_gates", "prune", "stream"]
 
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
@@ -33,6 +34,7 @@ _PUBLIC = {
     "SNCLClassifier": ("sncl.estimator", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
     "attach_gates": ("sncl.networks.gates", "attach_gates"),
+    "prune": ("sncl.networks.prune", "prune"),
     "stream": ("sncl.streams.benchmarks", "build"),
 }
 
