@@ -81,3 +81,11 @@ def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [path for folder in ("docs", "results", "recipes") for path in (ROOT / folder).glob("*.md")]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= set(listed)
+
+
+def test_links_lead_somewhere_in_the_repository_too() -> None:
+    """The site has generated pages, which a reader of the repository has not."""
+    pages = [path for folder in (".", "docs", "results", "recipes") for path in (ROOT / folder).glob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            assert "://" in target or (page.parent / target).exists(), f"{page.name} links to {target}"
