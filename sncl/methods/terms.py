@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.tensors.fields import Fields, Inputs, end_to_end, inputs
 
 
-def joined(now: Fields, past: Sequence[Fields]) -> tuple[Tensor, Tensor]:
+def joined(now: Fields, past: Sequence[Fields]) -> tuple[Inputs, Tensor]:
     """Inputs and labels of the batch and of what is replayed beside it, end to end."""
     batches = (now, *past)
-    return end_to_end([rows["x"] for rows in batches]), torch.cat([rows["y"] for rows in batches])
+    return end_to_end([inputs(rows) for rows in batches]), torch.cat([rows["y"] for rows in batches])
 
 
 def label_losses(logits: Tensor, y: Tensor) -> Tensor:

@@ -36,7 +36,8 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.networks.layers import find_sites, named_sites
-from sncl.networks.taps import layer
+from sncl.networks.taps import INPUT, layer
+from sncl.tensors.fields import Inputs
 
 Parameterisation = Literal["sigma", "lambda"]
 Noise = Literal["sample", "channel"]
@@ -113,14 +114,20 @@ class _Apply:
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
 
-    def __call__(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        gated: Tensor = self.gate(output)
-        return gated
+    def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        return (self.gate(output[0]), *output[1:]) if isinstance(output, tuple) else self.gate(output)
+
+
+class _ApplyBefore(_Apply):
+    """The hook that gates what a layer reads."""
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Any = None) -> Any:
+        return super().__call__(module, inputs, inputs)
 
 
 def attach_gates(
     net: nn.Module,
-    example: Any,
+    example: Inputs,
     layers: tuple[str, ...] | None = None,
     *,
     parameterisation: Parameterisation = "sigma",
@@ -141,8 +148,11 @@ def attach_gates(
         place = layer(net, site.name)
         gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start)
         gate.train(place.training)
-        if isinstance(place, nn.Sequential):
+        if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
+        elif site.name.endswith(INPUT):
+            place.add_module("gate", gate)
+            place.register_forward_pre_hook(_ApplyBefore(gate), prepend=True)
         else:
             place.add_module("gate", gate)
             place.register_forward_hook(_Apply(gate), prepend=True)  # before the taps, so that they see the gated value

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,8 @@ from sncl.memory.memory import Memory
 from sncl.methods.method import Ending, Method
 from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.augment import Identity, View
-from sncl.tensors.fields import Fields, under, within
+from sncl.streams.augment import Identity, View, still, viewed
+from sncl.tensors.fields import Fields, Inputs, inputs, mapped, named, pieces, rows, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
@@ -88,7 +89,7 @@ class Learner:
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         self.body = net.to(self.device)
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and all(value.dim() < 5 for value in net.parameters()):
             self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.precision = choose_precision(precision, self.device, self.method)
         self.engine = choose_engine(
@@ -117,7 +118,7 @@ class Learner:
             self.memory = Memory(memory, self.method.admission, self.device, self.method.stored_as)
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
-        self._example: tuple[list[int], str] | None = None
+        self._example: Fields = {}  # two rows of the first batch
         self._usual_rows: int | None = None  # of a batch: those of the first one
 
     @property
@@ -125,46 +126,56 @@ class Learner:
         """The network as the method prepared it, with its gates and taps."""
         return self._prepared().net
 
-    def prepare(self, x: Tensor) -> None:
+    def prepare(self, x: Tensor | Mapping[str, Tensor]) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
-            x = x[:2].to(self.device)
-            self._example = (list(x.shape), str(x.dtype).removeprefix("torch."))
-            net = self.method.prepare(self.body, self.view.still(x), self.random["gates"]).to(self.device)
+            x = self._moved(mapped(lambda part: part[:2], _plain(x)))
+            self._example = named(mapped(torch.clone, x))
+            seen = still(self.view, x)
+            net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
-                self.outputs = self.method.predict(net, self.view.still(x), task=0).shape[1]
+                logits = self.method.predict(net, seen, task=0)
+            if logits.dim() != 2 or logits.shape[0] != rows(x):
+                shape = list(logits.shape)
+                raise SnclError(f"the network returns {shape} for {rows(x)} rows; logits are [rows, classes]")
+            self.outputs = logits.shape[1]
             self._optimise(net)
 
-    def learn(self, x: Tensor, y: Tensor) -> Fields:
-        """Learn from one batch of inputs and integer labels; returns the losses by name."""
+    def learn(self, x: Tensor | Mapping[str, Tensor], y: Tensor) -> Fields:
+        """Learn from one batch of inputs and integer labels; returns the losses by name.
+
+        Several inputs are a dictionary, whose tensors become keyword arguments of the network.
+        """
         x, y = self._batch(x, y)
+        count = y.shape[0]
         engine = self._prepared().engine
-        batch = {"x": x, "y": y, "view": self._uniform("view", x.shape[0])}
+        batch = {**named(x), "y": y, "view": self._uniform("view", count)}
         if self._usual_rows is None:
-            self._usual_rows = x.shape[0]
+            self._usual_rows = count
         for _ in range(self.method.steps):
-            usual = x.shape[0] == self._usual_rows and self._settled(x.shape[0])
+            usual = count == self._usual_rows and self._settled(count)
             outcome = engine(batch | self._replayed(), usual)
         if self.memory is not None:
-            incoming = {"x": x, "y": y, **outcome.remember}
-            self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))
+            incoming = {**named(x), "y": y, **outcome.remember}
+            self.memory.admit(incoming, self.random.uniform("admission", count, 3))
         self.steps += 1
         return outcome.losses
 
-    def boundary(self, x: Tensor | None = None, y: Tensor | None = None) -> None:
+    def boundary(self, x: Tensor | Mapping[str, Tensor] | None = None, y: Tensor | None = None) -> None:
         """Say that a task has ended. Optional, except for methods that need boundaries.
 
         ``x`` and ``y`` are all rows of the task, for the methods that look at them once more.
         """
-        rows: Fields = {}
+        task: Fields = {}
         if self.method.revisits:
             if x is None or y is None:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
-            rows = dict(zip(("x", "y"), self._batch(x, y), strict=True))
+            x, y = self._batch(x, y)
+            task = {**named(x), "y": y}
         net = self._prepared().net
         memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
-        ending = Ending(rows, memory, capacity, self._view, self.view.still, self.random["boundary"])
+        ending = Ending(task, memory, capacity, self._view, partial(still, self.view), self.random["boundary"])
         with self.random.as_global("gates"):
             content = self.method.at_boundary(net, ending)
         if self.memory is not None:
@@ -175,7 +186,7 @@ class Learner:
         self._expand()
         self._prepared().engine.forget()
 
-    def logits(self, x: Tensor, task: int | None = None) -> Tensor:
+    def logits(self, x: Tensor | Mapping[str, Tensor], task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the rows belong to, for methods that must be told.
@@ -184,10 +195,10 @@ class Learner:
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         with evaluating(net), torch.no_grad():
-            views = (self.view.still(part.to(self.device)) for part in x.split(EVALUATION_ROWS))
+            views = (still(self.view, self._moved(part)) for part in pieces(_plain(x), EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
 
-    def predict(self, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, x: Tensor | Mapping[str, Tensor], task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
         return self.logits(x, task).argmax(1)
 
@@ -214,6 +225,7 @@ class Learner:
             **under("optimizer", moments),
             **under("memory", self.memory.state() if self.memory is not None else {}),
             **under("random", self.random.state()),
+            **under("example", self._example),
         }
 
     def description(self) -> dict[str, Any]:
@@ -224,7 +236,10 @@ class Learner:
             "tasks": self.tasks,
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
-            "example": self._example,
+            "example": {
+                name: (list(value.shape), str(value.dtype).removeprefix("torch."))
+                for name, value in self._example.items()
+            },
             "rows": self._usual_rows,
         }
 
@@ -250,8 +265,10 @@ class Learner:
         theirs = {key: description.get(key) for key in ours}
         if ours != theirs:
             raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
-        shape, dtype = description["example"]
-        self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        shapes = description["example"]
+        shapes = shapes if isinstance(shapes, dict) else {"x": shapes}  # as earlier versions wrote it
+        zeros = {name: torch.zeros(shape, dtype=getattr(torch, dtype)) for name, (shape, dtype) in shapes.items()}
+        self.prepare(inputs(within("example", state) or zeros))
         while self.tasks < description["tasks"]:
             self._expand()
         net = self._prepared().net
@@ -283,15 +300,24 @@ class Learner:
             raise SnclError("this learner has not learned anything yet; call learn(x, y) or load(path) first")
         return self._ready
 
-    def _batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if x.shape[:1] != y.shape or x.shape[0] == 0:
-            raise SnclError(
-                f"x and y need the same number of rows, and y one label a row: got {list(x.shape)}, {list(y.shape)}"
-            )
+    def _moved(self, x: Inputs) -> Inputs:
+        return mapped(lambda part: part.to(self.device), x)
+
+    def _batch(self, x: Tensor | Mapping[str, Tensor], y: Tensor) -> tuple[Inputs, Tensor]:
+        x = _plain(x)
+        for name, value in named(x).items():
+            if value.shape[:1] != y.shape or value.shape[0] == 0:
+                what = "x" if name == "x" else repr(name.removeprefix("x/"))
+                raise SnclError(
+                    f"{what} and y need the same number of rows, and y one label a row: got {list(value.shape)}, "
+                    f"{list(y.shape)}"
+                )
         if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
-        x, y = upload(x, self.device), upload(y.to(torch.int64), self.device)
+        x, y = mapped(lambda part: upload(part, self.device), x), upload(y.to(torch.int64), self.device)
         self.prepare(x)
+        if self.memory is not None:
+            _check_shapes(named(x), self._example)
         if self.device.type == "cpu":  # reading values back would stall a GPU at every step
             low, high = (int(value) for value in y.aminmax())
             if low < 0 or high >= self.outputs:
@@ -302,8 +328,8 @@ class Learner:
         """The random numbers of a view of so many rows."""
         return self.random.uniform(purpose, rows, self.view.randoms)
 
-    def _view(self, x: Tensor) -> Tensor:
-        return self.view(x, self._uniform("boundary", x.shape[0]))
+    def _view(self, x: Inputs) -> Inputs:
+        return viewed(self.view, x, self._uniform("boundary", rows(x)))
 
     def _replayed(self) -> Fields:
         """Which slots are replayed in this step and the numbers of their views; nothing while the memory is empty."""
@@ -324,3 +350,26 @@ class Learner:
             return True
         most = max(self.method.replayed_rows(draw, self.replay) for draw in range(self.method.draws))
         return self.memory.drawable >= most or self.memory.drawable_after(rows) == self.memory.drawable
+
+
+def _plain(x: Tensor | Mapping[str, Tensor]) -> Inputs:
+    """Inputs as a tensor or a plain dictionary: what a tokenizer returns is a mapping of its own kind."""
+    if isinstance(x, Tensor):
+        return x
+    if not x:
+        raise SnclError("x is a dictionary without a tensor; it names the inputs of the network")
+    return dict(x)
+
+
+def _check_shapes(x: Fields, example: Fields) -> None:
+    """The memory keeps rows of one shape."""
+    if x.keys() != example.keys():
+        theirs, ours = (", ".join(name.removeprefix("x/") for name in each) for each in (x, example))
+        raise SnclError(f"the inputs are {theirs}, but they were {ours} when this learner began")
+    for name, value in x.items():
+        now, before = list(value.shape[1:]), list(example[name].shape[1:])
+        if now != before:
+            raise SnclError(
+                f"rows of {name.removeprefix('x/')} have the shape {now}, but had {before} when this learner began; "
+                "the memory keeps rows of one shape (pad sequences to a fixed length)"
+            )
