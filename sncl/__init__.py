@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from sncl.memory.memory import Memory
     from sncl.networks.gates import attach_gates
     from sncl.streams.benchmarks import build as stream
+    from sncl.training.follow import follow
     from sncl.training.learner import Learner
 
 __version__ = "0.1.0"
-__all__ = ["Learner", "Memory", "SnclError", "attach_gates", "stream"]
+__all__ = ["Learner", "Memory", "SnclError", "attach_gates", "follow", "stream"]
 
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
@@ -27,6 +28,7 @@ _PUBLIC = {
     "Memory": ("sncl.memory.memory", "Memory"),
     "SnclError": ("sncl.errors", "SnclError"),
     "attach_gates": ("sncl.networks.gates", "attach_gates"),
+    "follow": ("sncl.training.follow", "follow"),
     "stream": ("sncl.streams.benchmarks", "build"),
 }
 
