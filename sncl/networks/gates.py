@@ -45,6 +45,7 @@ LOG_LAMBDA_LIMIT = 10.0
 INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
+INPUT_GATE = "input_gate"  # the name of a gate on what its layer reads
 
 
 class Gate(nn.Module):
@@ -139,7 +140,8 @@ def attach_gates(
 
     ``example`` is a small input batch; it shows how the network is wired. Without ``layers`` the places are found:
     behind the nonlinearity of every hidden layer and on residual sums, never in front of a BatchNorm and never on the
-    logits. The other arguments are those of :class:`Gate`.
+    logits. With ``layers`` they stand behind the layers of these names, or in front of one that ends in ``:input``. The
+    other arguments are those of :class:`Gate`.
     """
     if next(gates(net), None) is not None:
         raise SnclError("this network has gates already; attach_gates puts them on once")
@@ -151,7 +153,7 @@ def attach_gates(
         if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
         elif site.name.endswith(INPUT):
-            place.add_module("gate", gate)
+            place.add_module(INPUT_GATE, gate)
             place.register_forward_pre_hook(_ApplyBefore(gate), prepend=True)
         else:
             place.add_module("gate", gate)
@@ -163,7 +165,8 @@ def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
     """The gates of a network by the name of their layer."""
     for name, module in net.named_modules():
         if isinstance(module, Gate):
-            yield name.rpartition(".")[0], module
+            place, _, own = name.rpartition(".")
+            yield place + INPUT if own == INPUT_GATE else place, module
 
 
 @contextmanager

@@ -159,7 +159,8 @@ def test_gates_on_an_input_and_on_the_first_of_several_outputs() -> None:
     for net, name in ((lstm(True), "head:input"), (lstm(False), "cells")):
         plain = net.eval()(SEQUENCES)
         attach_gates(net, SEQUENCES, layers=(name,), generator=generator(0))
-        ((_, gate),) = gates(net)
+        ((found, gate),) = gates(net)
+        assert found == name
         with torch.no_grad():
             gate.mu.fill_(1.0)
         assert torch.allclose(net.eval()(SEQUENCES), plain, atol=1e-6)
