@@ -82,7 +82,11 @@ class _Wiring:
     """What one forward pass shows of a network: the calls of its modules, and how they are connected."""
 
     def __init__(self, net: nn.Module, example: Inputs, named: tuple[str, ...] = ()) -> None:
-        watched = {name: module for name, module in net.named_modules() if name and not any(module.children())}
+        watched = {
+            name: module
+            for name, module in net.named_modules()
+            if name and (not any(module.children()) or isinstance(module, _BATCHNORM))
+        }
         watched |= {name: layer(net, name) for name in named}
         recorders = {name: _Recorder() for name in watched}
         handles = []

@@ -64,7 +64,7 @@ class Learner:
 
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
-    and the graph on a GPU, float32 and eager elsewhere.
+    and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Learner:
         self.engine = choose_engine(
             engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
         )
+        self._chooses_engine = engine == "auto"
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
@@ -140,6 +141,8 @@ class Learner:
                 shape = list(logits.shape)
                 raise SnclError(f"the network returns {shape} for {rows(x)} rows; logits are [rows, classes]")
             self.outputs = logits.shape[1]
+            if self._chooses_engine and (not isinstance(x, Tensor) or x.dtype == torch.int64):
+                self.engine = "eager"  # language networks ask for values, which a graph cannot answer
             self._optimise(net)
 
     def learn(self, x: Tensor | Mapping[str, Tensor], y: Tensor) -> Fields:

@@ -80,7 +80,7 @@ LANGUAGE: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
 }
 TIMM = {
-    "resnet18": "layer4.1.bn2",
+    "resnet18": "layer4.1.act2",
     "mobilenetv3_small_050": "blocks.1.0.bn2.act",
     "efficientnet_b0": "blocks.1.0.bn2.act",
     "vit_tiny_patch16_224": "blocks.0.mlp.act",
@@ -157,8 +157,8 @@ def test_networks_of_timm(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "vit_b_32", "swin_t", "convnext_tiny", "googlenet"])
 def test_networks_of_torchvision(name: str, tmp_path: Path) -> None:
     torchvision = pytest.importorskip("torchvision")
-    batches: list[tuple[Batch, Tensor]] = [(torch.rand(3, 3, 224, 224), y) for y in labels()]
-    options = {"init_weights": False} if name == "googlenet" else {}
+    batches: list[tuple[Batch, Tensor]] = [(torch.rand(3, 3, 64, 64), y) for y in labels()]
+    options = {"googlenet": {"init_weights": False}, "vit_b_32": {"image_size": 64}}.get(name, {})
     make = getattr(torchvision.models, name)
     expected = {
         "resnet18": "layer1.0.bn1",
@@ -169,3 +169,13 @@ def test_networks_of_torchvision(name: str, tmp_path: Path) -> None:
         "googlenet": "inception3a.branch1.bn",
     }[name]
     check(lambda: make(num_classes=CLASSES, **options), batches, expected, tmp_path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_dictionaries_on_a_gpu() -> None:
+    architecture, settings, _ = LANGUAGE["bert"]
+    learner = Learner(family(architecture, settings, "Sequence")(), "sncl", memory=6, replay=3, lr=0.01)
+    for y in labels():
+        losses = learner.learn({"input_ids": torch.randint(3, 40, (3, 8))}, y)
+        assert all(loss.isfinite() for loss in losses.values())
+    assert learner.engine == "eager" and learner.device.type == "cuda"
