@@ -8,7 +8,7 @@ from torch.func import functional_call, grad, vmap
 
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, arguments, evaluating, logits_of
-from sncl.tensors.fields import Fields, Inputs, mapped
+from sncl.tensors.fields import Fields, Inputs, mapped, pieces
 
 
 def per_sample_gradients(net: Tapped, x: Inputs, y: Tensor) -> Fields:
@@ -25,8 +25,17 @@ def per_sample_gradients(net: Tapped, x: Inputs, y: Tensor) -> Fields:
         return label_losses(logits, label.unsqueeze(0)).sum()
 
     with evaluating(net):
-        gradients: Fields = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+        try:
+            gradients: Fields = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+        except RuntimeError:  # a network that looks at values, as those of language do, takes its rows one by one
+            single = pieces(x, 1)
+            each = [grad(loss)(parameters, mapped(_first, row), y[number]) for number, row in enumerate(single)]
+            gradients = {name: torch.stack([row[name] for row in each]) for name in parameters}
     return gradients
+
+
+def _first(batch: Tensor) -> Tensor:
+    return batch[0]
 
 
 def _as_batch(row: Tensor) -> Tensor:
