@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +47,14 @@ class Score(NamedTuple):
     right: int = 0
     fading_labelled: float = 0.0
     fading_right: float = 0.0
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.right / self.labelled if self.labelled else None
+
+    @property
+    def recent(self) -> float | None:
+        return self.fading_right / self.fading_labelled if self.labelled else None
 
     def after(self, hits: Tensor) -> Score:
         """The score with these rows too; ``hits`` are 1 or 0, the latest last. [rows]"""
@@ -116,52 +125,43 @@ def follow(
 def _followed(
     learner: Learner, source: Source, path: Path | None, every: float, seconds: float | None
 ) -> Iterator[Answer]:
-    lock = None if path is None else _locked(path)
-    position, score = (Position(), Score()) if path is None else _restored(learner, path)
-    stored_at, stored = time.monotonic(), position
-    whole = True  # nothing is half learned, diverged or could not be written
-    try:
-        for item in source(position) if callable(source) else source:
-            x, y, token = _parts(item)
-            x, y = _as_batch(learner, x, y)
-            learner.prepare(x)
-            predicted = learner.predict(x)
-            known = (y >= 0).nonzero()[:, 0]  # NaN is not
-            losses: Fields = {}
-            if len(known):
-                labels = _whole(y[known])
-                try:
-                    whole = False
-                    losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
-                except SnclError:  # the batch was refused before anything was learned of it
-                    whole = True
-                    raise
+    with nullcontext() if path is None else _locked(path):
+        position, score = (Position(), Score()) if path is None else _restored(learner, path)
+        stored_at, stored = time.monotonic(), position
+        whole = True  # the learner is where the position says: nothing half learned, diverged or not written
+        try:
+            for item in source if isinstance(source, Iterable) else source(position):
+                x, y, token = _parts(item)
+                x, y = _as_batch(learner, x, y)
+                learner.prepare(x)
+                predicted = learner.predict(x)
+                known = (y >= 0).nonzero()[:, 0]  # NaN is not
+                losses: Fields = {}
+                if len(known):
+                    labels = _whole(y[known])
+                    try:
+                        whole = False
+                        losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
+                    except SnclError:  # the batch was refused before anything was learned of it
+                        whole = True
+                        raise
+                    score = score.after((predicted.cpu()[known] == labels).double())
+                token = position.token if token is None else token
+                position = Position(position.batches + 1, position.rows + len(y), token)
                 whole = True
-                score = score.after((predicted.cpu()[known] == labels).double())
-            position = Position(
-                position.batches + 1, position.rows + len(y), position.token if token is None else token
-            )
-            due = position.batches - stored.batches >= every
-            if path is not None and (due or (seconds is not None and time.monotonic() - stored_at >= seconds)):
-                whole = False
-                _store(learner, path, position, score, losses)
-                stored_at, stored, whole = time.monotonic(), position, True
-            yield Answer(
-                predicted,
-                score.right / score.labelled if score.labelled else None,
-                score.fading_right / score.fading_labelled if score.labelled else None,
-                losses,
-                position,
-                position is stored,
-            )
-    finally:
-        if path is not None and whole and position is not stored:
-            _store(learner, path, position, score, {})
-        if lock is not None:
-            lock.release()
+                due = position.batches - stored.batches >= every
+                if path is not None and (due or (seconds is not None and time.monotonic() - stored_at >= seconds)):
+                    whole = False
+                    _store(learner, path, position, score, losses)
+                    stored_at, stored, whole = time.monotonic(), position, True
+                yield Answer(predicted, score.accuracy, score.recent, losses, position, position is stored)
+        finally:
+            if path is not None and whole and position is not stored:
+                _store(learner, path, position, score, {})
 
 
-def _locked(path: Path) -> FileLock:
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
     """Keep other processes from following with the same file, and clear away what a killed one had begun to write."""
     lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
     try:
@@ -173,7 +173,10 @@ def _locked(path: Path) -> FileLock:
         raise SnclError(f"another process follows a stream with {path}; wait for it or name another file") from error
     except OSError as error:
         raise SnclError(f"cannot write beside {path}: {error.strerror or error}") from error
-    return lock
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
