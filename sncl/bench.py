@@ -1,7 +1,7 @@
 """How fast a training step is here, beside what the network alone would need: ``sncl bench``.
 
-Data are random and of the benchmark's shapes, so nothing has to be there. Everything is timed in turns inside one run:
-on a machine that does other things too, ratios mean more than milliseconds.
+Data are random and of the benchmark's shapes, so nothing has to be there; a person's own data are read. Everything is
+timed in turns inside one run: on a machine that does other things too, ratios mean more than milliseconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, make_learner, make_network, plan
+from sncl.experiment import Experiment, make_learner, make_network, make_stream, plan
 from sncl.memory.memory import Memory
 from sncl.streams.benchmarks import STREAMS, arrange
+from sncl.streams.own import Own
 from sncl.streams.sources import Source
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
@@ -88,44 +89,39 @@ def bench(
     streams: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     watch: Callable[[str], None] = lambda _: None,
+    own: Own | None = None,
 ) -> tuple[list[Row], list[Outside]]:
-    """Measure these, or everything there is, on this device; ``watch`` is told what is being measured."""
-    streams, methods = streams or tuple(SHAPES), methods or METHODS
-    if unknown := [stream for stream in streams if stream not in SHAPES]:
+    """Measure these, or everything there is, on this device; ``watch`` is told what is being measured.
+
+    ``own`` are a person's own data, which are measured instead.
+    """
+    streams, methods = (own.name,) if own is not None else streams or tuple(SHAPES), methods or METHODS
+    if unknown := [stream for stream in streams if own is None and stream not in SHAPES]:
         raise SnclError(f"bench knows the shapes of {' and '.join(SHAPES)}, not of {unknown[0]!r}")
     if unknown := [method for method in methods if method not in METHODS]:
         raise SnclError(f"bench measures {', '.join(METHODS)}, not {unknown[0]!r}")
     rows: list[Row] = []
     outside: list[Outside] = []
     for stream in streams:
-        small = STREAMS[stream].network == "mlp"
+        small = (STREAMS[stream] if own is None else own).network == "mlp"
         several = RUNS if small or device.startswith("cuda") else RUNS[:1]  # a ResNet fills a CPU by itself
         for method in methods:
             alone = {}
             for memory in MEMORIES:
                 watch(f"{stream}, {method}, memory {memory}")
-                alone[memory], more = measure(plan(stream, method, memory=memory, device=device))
+                alone[memory], more = measure(plan(stream, method, memory=memory, device=device, own=own))
                 rows.append(alone[memory])
                 outside += [more] if memory == MEMORIES[0] else []
             for runs in several[1:]:
                 watch(f"{stream}, {method}, {runs} runs at once")
-                experiment = plan(stream, method, memory=MEMORIES[0], device=device)
+                experiment = plan(stream, method, memory=MEMORIES[0], device=device, own=own)
                 rows.append(together(experiment, alone[MEMORIES[0]], runs))
     return rows, outside
 
 
 def subject(experiment: Experiment) -> tuple[Learner, Stream, Iterator[tuple[Tensor, Tensor]]]:
     """A learner in the middle of a stream of random images, the stream and its batches without end."""
-    shape, train, test, classes = SHAPES[experiment.stream]
-    benchmark = STREAMS[experiment.stream]
-    draw = generator(experiment.seed, "bench")
-    images = torch.randint(256, (train, *shape), dtype=torch.uint8, generator=draw)
-    labels = torch.randint(classes, (train,), generator=draw)
-    source = Source("random", images, labels, images[:test], labels[:test], classes)
-    batch_size = int(experiment.settings["batch_size"])
-    stream = arrange(experiment.stream, benchmark, source, experiment.seed, batch_size, experiment.tasks).to(
-        experiment.device
-    )
+    stream = random_stream(experiment) if experiment.own is None else make_stream(experiment, None)
     learner = make_learner(experiment, stream)
     batches = endless(stream)
     learner.learn(*next(batches))
@@ -133,6 +129,19 @@ def subject(experiment: Experiment) -> tuple[Learner, Stream, Iterator[tuple[Ten
     for _ in range(2):  # compiled and captured
         learner.learn(*next(batches))
     return learner, stream, batches
+
+
+def random_stream(experiment: Experiment) -> Stream:
+    """Random images of the shape of a benchmark's."""
+    shape, train, test, classes = SHAPES[experiment.stream]
+    benchmark = STREAMS[experiment.stream]
+    draw = generator(experiment.seed, "bench")
+    images = torch.randint(256, (train, *shape), dtype=torch.uint8, generator=draw)
+    labels = torch.randint(classes, (train,), generator=draw)
+    source = Source("random", images, labels, images[:test], labels[:test], classes)
+    batch_size = int(experiment.settings["batch_size"])
+    stream = arrange(experiment.stream, benchmark, source, experiment.seed, batch_size, experiment.tasks)
+    return stream.to(experiment.device)
 
 
 def fill(memory: Memory | None, seen: int) -> None:
@@ -145,10 +154,10 @@ def fill(memory: Memory | None, seen: int) -> None:
 
 
 def endless(stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
-    epoch = 0
+    epoch, usual = 0, min(stream.batch_size, len(stream.phases[0].rows))
     while True:
         for positions in stream.positions(0, epoch):
-            if len(positions) == stream.batch_size:
+            if len(positions) == usual:
                 yield stream.batch(0, positions)
         epoch += 1
 
@@ -204,7 +213,7 @@ def passes(experiment: Experiment, stream: Stream, rows: int) -> tuple[Callable[
     net = make_network(experiment, stream).to(device)
     x = torch.rand(many, *stream.shape, device=device)
     y = torch.randint(stream.classes, (many,), device=device)
-    if on_gpu:
+    if on_gpu and x.dim() == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def run() -> None:

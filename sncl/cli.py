@@ -19,6 +19,8 @@ from sncl.errors import SnclError
 
 if TYPE_CHECKING:
     from sncl.analysis.groups import Group
+    from sncl.experiment import Experiment
+    from sncl.streams.own import Own
 
 app = typer.Typer(
     add_completion=False,
@@ -51,8 +53,43 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 RowsOption = Annotated[int, typer.Option(help="About how many rows to look at (0: all)", min=0)]
 SeedOption = Annotated[int, typer.Option(help="Of everything random in the analysis")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
+StreamOption = Annotated[str, typer.Option(help="A stream of `sncl list`, or folder:PATH, npz:PATH, table:PATH")]
+OWN_DATA = "Your own data"
+CutOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What makes a task: classes, domain, or none (one pass in file order, without boundaries). "
+        "Default: domain where there are any, else classes",
+        rich_help_panel=OWN_DATA,
+    ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The labels of a table (default: the column target, label, class or y, else the last)",
+        rich_help_panel=OWN_DATA,
+    ),
+]
+DomainOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The column or array of domains", rich_help_panel=OWN_DATA),
+]
+SizeOption = Annotated[
+    int | None,
+    typer.Option(help="Resize images to so many pixels a side", min=1, rich_help_panel=OWN_DATA),
+]
+SplitOption = Annotated[
+    str | None, typer.Option(metavar="TASKSxCLASSES", help="Cut the classes like this, as 5x2; short for --set split=")
+]
+ClassesOption = Annotated[
+    int | None, typer.Option("--classes-per-task", help="Cut the classes into tasks of so many", min=1)
+]
 ReportOption = Annotated[
     Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs (needs plotly)")
+]
+TensorboardOption = Annotated[
+    bool, typer.Option("--tensorboard", help="Also write logs for TensorBoard into the run folder (needs tensorboard)")
 ]
 
 
@@ -103,8 +140,12 @@ def pairs(texts: list[str] | None, option: str, form: str = "KEY=VALUE") -> dict
     return found
 
 
-def check(report: Path | None) -> None:
-    """Refuse a report that could not be written, before the runs."""
+def check(report: Path | None, tensorboard: bool = False) -> None:
+    """Refuse a report or a log that could not be written, before the runs."""
+    if tensorboard:
+        from sncl.training.board import check_tensorboard
+
+        check_tensorboard()
     if report is not None:
         from sncl.report import check_report
 
@@ -147,26 +188,98 @@ def list_names(as_json: JsonOption = False) -> None:
     """The methods and streams there are, and where each method applies."""
     from sncl.methods.table import METHODS
     from sncl.streams.benchmarks import STREAMS
+    from sncl.streams.own import FORMS
 
     if as_json:
-        print_json({"methods": list(METHODS), "streams": list(STREAMS)})
+        print_json({"methods": list(METHODS), "streams": list(STREAMS), "own": list(FORMS)})
         return
     methods = [[name, entry.title, *needs(name), entry.reference] for name, entry in METHODS.items()]
     print_table(["method", "", "memory", "boundaries", "task at test", "reference"], methods)
     out.print()
     streams = [[name, each.network, str(each.epochs), each.description] for name, each in STREAMS.items()]
     print_table(["stream", "network", "epochs", ""], streams)
+    out.print()
+    print_table(["your own data", ""], [[form, what] for form, what in FORMS.items()])
+
+
+class Chosen(NamedTuple):
+    """The stream that options name, what is known of it where it is a person's own, and settings from `--set`."""
+
+    stream: str
+    own: Own | None
+    settings: dict[str, str]
+    notes: list[str]
+
+    def tell(self, experiment: Experiment) -> None:
+        """Say how a person's own data were understood and what is done with them, by default or by choice."""
+        for note in self.notes:
+            err.print(f"{self.stream}: {note}")
+        if self.own is not None:
+            tasks = f"{experiment.tasks} task{'s' if experiment.tasks > 1 else ''}"
+            split = ""
+            if "split" in experiment.settings:
+                parts, together = map(int, str(experiment.settings["split"]).split("x"))
+                split = f" (split {parts}x{together}"
+                if parts * together > self.own.classes:
+                    split += f", the last of {self.own.classes - (parts - 1) * together}"
+                elif parts * together < self.own.classes:
+                    split += f": the first {parts * together} of {self.own.classes} classes"
+                split += ")"
+            epochs = f"{experiment.epochs} epoch{'s' if experiment.epochs > 1 else ''}"
+            err.print(f"{self.stream}: {tasks}{split}, {epochs}, network {self.own.network}")
+
+
+def choose(
+    stream: str,
+    cut: str | None,
+    target: str | None,
+    domain: str | None,
+    size: int | None,
+    split: str | None = None,
+    classes: int | None = None,
+    set_: list[str] | None = None,
+) -> Chosen:
+    """Understand the options that name a stream; a person's own data are read."""
+    from sncl.commands import reading_bar
+    from sncl.streams.benchmarks import named
+    from sncl.streams.own import ask, read
+
+    settings = pairs(set_, "--set")
+    if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
+        raise SnclError("give one of --split, --classes-per-task and --set split=")
+    notes: list[str] = []
+    asked, own = ask(stream, cut, target, domain, size), None
+    if asked is not None:
+        with reading_bar(err) as progress:
+            _, own, notes = read(asked, progress)
+        stream = own.name
+    if classes is not None:
+        if own is None:
+            benchmark = named(stream)
+            total = benchmark.tasks * benchmark.classes_per_task if benchmark.kind == "seq" else 0
+        else:
+            total = own.classes if own.cut == "classes" else 0
+        if not total:
+            raise SnclError(f"--classes-per-task is for streams that are cut by classes, which {stream} is not")
+        split = f"{-(-total // classes)}x{classes}"
+    return Chosen(stream, own, settings if split is None else settings | {"split": split}, notes)
 
 
 @app.command()
 def train(
-    stream: Annotated[str, typer.Option(help="A stream of `sncl list`")],
+    stream: StreamOption,
     method: Annotated[str, typer.Option(help="A method of `sncl list`")],
     memory: Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")] = None,
     seed: Annotated[int | None, typer.Option(help="The seed of one run (default: 0)")] = None,
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 .. N-1, several at once")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first T tasks")] = None,
+    split: SplitOption = None,
+    classes: ClassesOption = None,
+    cut: CutOption = None,
+    target: TargetOption = None,
+    domain: DomainOption = None,
+    size: SizeOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
     data: DataOption = None,
@@ -180,6 +293,7 @@ def train(
     keep_tasks: Annotated[
         bool, typer.Option("--keep-tasks", help="Also keep the network after each task, for `sncl analyze tsne`")
     ] = False,
+    tensorboard: TensorboardOption = False,
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -188,20 +302,21 @@ def train(
     from sncl.experiment import plan, stored_result
     from sncl.methods.table import entry
     from sncl.results import table
-    from sncl.training.run import TASK_NETWORK
+    from sncl.training.run import BOARD, TASK_NETWORK
 
     if seed is not None and seeds is not None:
         raise SnclError("give either --seed or --seeds, not both")
     if seeds is not None and seeds < 1:
         raise SnclError(f"--seeds is at least 1, not {seeds}")
-    check(report)
-    settings = pairs(set_, "--set")
+    check(report, tensorboard)
+    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
+    settings = chosen.settings
     if file is not None:
-        settings = from_file(file, stream, method, memory) | settings
+        settings = from_file(file, chosen, method, memory) | settings
     jobs = []
     for number in [seed or 0] if seeds is None else range(seeds):
         experiment = plan(
-            stream,
+            chosen.stream,
             method,
             memory=memory,
             seed=number,
@@ -213,17 +328,21 @@ def train(
             engine=engine,
             threads=threads,
             settings=settings,
+            own=chosen.own,
         )
         place = Path("runs") / experiment.name() if folder is None else folder
         own = place / f"seed-{number}" if folder and seeds is not None else place
-        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks))
+        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks, tensorboard))
+    done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
+    chosen.tell(jobs[0].experiment)
     if memory is not None and not entry(method).memory:
         err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
-    done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
     for job in done:
         err.print(f"already finished: {job.folder} (the stored result is shown)")
         if keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():
             err.print("note: it was made without --keep-tasks; give another --out to make it again with them")
+        if tensorboard and not (job.folder / BOARD).is_dir():
+            err.print("note: it was made without --tensorboard; give another --out to make it again with it")
     results = run_jobs(jobs, err)
     if as_json:
         print_json(results[0] if seeds is None else {"runs": results})
@@ -233,21 +352,21 @@ def train(
     tell([job.folder for job in jobs], report)
 
 
-def from_file(file: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:
+def from_file(file: Path, chosen: Chosen, method: str, memory: int | None) -> dict[str, str]:
     """The settings in a file, checked by themselves, so that an error says where it comes from."""
     from sncl.defaults import read_settings
     from sncl.experiment import parse, plan
 
-    known = plan(stream, method, memory=memory).settings
-    settings = read_settings(file, stream, method, memory)
+    usual = plan(chosen.stream, method, memory=memory, own=chosen.own)
+    settings = read_settings(file, chosen.stream, method, usual.memory)
     for key, text in settings.items():
-        parse(key, text, known, f"{file}:")
+        parse(key, text, usual.settings, f"{file}:")
     return settings
 
 
 @app.command("tune")
 def tune_command(
-    stream: Annotated[str, typer.Option(help="A stream of `sncl list`")],
+    stream: StreamOption,
     method: Annotated[str, typer.Option(help="A method of `sncl list`")],
     memory: Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")] = None,
     trials: Annotated[int, typer.Option(help="How many settings to try; the first are the shipped ones")] = 30,
@@ -255,6 +374,12 @@ def tune_command(
     validation: Annotated[float, typer.Option(help="The part of the training data to hold out and score on")] = 0.1,
     epochs: Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")] = None,
     tasks: Annotated[int | None, typer.Option(help="Only the first T tasks")] = None,
+    split: SplitOption = None,
+    classes: ClassesOption = None,
+    cut: CutOption = None,
+    target: TargetOption = None,
+    domain: DomainOption = None,
+    size: SizeOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
     search: Annotated[
         list[str] | None,
@@ -273,12 +398,14 @@ def tune_command(
 ) -> None:
     """Choose settings on held-out training data. The same command goes on, also beside others."""
     from sncl.commands import tune
+    from sncl.experiment import file_name
     from sncl.tuning import count, plan_search, ranking
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
+    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
     sought = plan_search(
-        stream,
+        chosen.stream,
         method,
         memory=memory,
         seeds=seeds,
@@ -286,11 +413,13 @@ def tune_command(
         epochs=epochs,
         tasks=tasks,
         device=device,
-        fixed=pairs(set_, "--set"),
+        fixed=chosen.settings,
         searched=pairs(search, "--search", "KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A,B,C"),
+        own=chosen.own,
     )
-    kept = sought.experiment({}, 0).memory
-    journal = storage or Path("runs") / f"tune-{stream}-{method}-{kept}.journal"
+    usual = sought.experiment({}, 0)
+    chosen.tell(usual)
+    journal = storage or Path("runs") / f"tune-{file_name(chosen.stream)}-{method}-{usual.memory}.journal"
     for path in (journal, file):
         if path is not None and path.is_dir():
             raise SnclError(f"{path} is a directory; --storage and --out name files")
@@ -304,8 +433,8 @@ def tune_command(
         sys.exit(INTERRUPTED)
     best = ranking(found)
     if as_json:
-        chosen = best[0].as_json() | {"settings": sought.row(best[0].params)} if best else None
-        print_json({"chosen": chosen, "trials": [trial.as_json() for trial in found], "file": str(written)})
+        winner = best[0].as_json() | {"settings": sought.row(best[0].params)} if best else None
+        print_json({"chosen": winner, "trials": [trial.as_json() for trial in found], "file": str(written)})
     if not best:
         raise SnclError(f"no trial was complete; {written.with_suffix('.jsonl')} says why")
     if as_json:
@@ -359,6 +488,7 @@ def reproduce_command(
         Path | None, typer.Option(help="Read TABLE.jsonl from this folder; write it and TABLE.md there")
     ] = None,
     collect: Annotated[bool, typer.Option("--collect", help="Show what is there and run nothing")] = False,
+    tensorboard: TensorboardOption = False,
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -371,10 +501,9 @@ def reproduce_command(
     from sncl.records import folders_of
     from sncl.reproduce import Request, reproduce
 
-    check(report)
-    request = Request(
-        table, names(stream), names(method), memory or [], seeds, runs, results, data, device, precision, collect
-    )
+    check(report, tensorboard)
+    asked = (table, names(stream), names(method), memory or [], seeds)
+    request = Request(*asked, runs, results, data, device, precision, collect, tensorboard)
     rows, failure = reproduce(request, err)
     if as_json:
         print_json(to_json(table, rows, request.options()))
@@ -596,8 +725,15 @@ def demo(
 @app.command("bench")
 def bench_command(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    stream: Annotated[str | None, typer.Option(help="Only the shapes of perm-mnist or seq-cifar10")] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(help="Only the shapes of perm-mnist or seq-cifar10, or your own data: folder:PATH"),
+    ] = None,
     method: Annotated[str | None, typer.Option(help="Only er, derpp or sncl")] = None,
+    cut: CutOption = None,
+    target: TargetOption = None,
+    domain: DomainOption = None,
+    size: SizeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
@@ -606,9 +742,13 @@ def bench_command(
     from sncl.training.learner import choose_device
 
     place = str(choose_device(device))
+    if stream is None and any(each is not None for each in (cut, target, domain, size)):
+        raise SnclError("--cut, --target, --domain and --size need a --stream of your own data")
+    chosen = None if stream is None else choose(stream, cut, target, domain, size)
     with err.status("measuring ...") as status:
-        streams, methods = ([name] if name else None for name in (stream, method))
-        rows, outside = bench(place, streams, methods, lambda what: status.update(f"measuring {what}"))
+        streams, methods = ([name] if name else None for name in (chosen.stream if chosen else None, method))
+        own = chosen.own if chosen else None
+        rows, outside = bench(place, streams, methods, lambda what: status.update(f"measuring {what}"), own)
     if as_json:
         print_json(to_json(rows, outside))
         return

@@ -1,4 +1,4 @@
-"""What the commands do once their options are understood: run jobs with progress bars, the demo, its picture."""
+"""What the commands do once their options are understood: run jobs behind a live view, the demo, its picture."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from sncl.analysis.groups import group as by_seed
 from sncl.analysis.loading import Trained, load_run
 from sncl.errors import SnclError
 from sncl.experiment import Experiment, check_memory, make_stream, perform, plan
+from sncl.live.following import Followed
+from sncl.live.view import Overall, View, live
 from sncl.results import READOUT_TITLES, group, readouts, spread
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.fleet import cores, run_all, run_in_threads
-from sncl.training.run import CHECKPOINT_SECONDS, Moment
+from sncl.training.run import CHECKPOINT_SECONDS, Moment, sparingly
 from sncl.tuning import Search, Trial
 
 if TYPE_CHECKING:
@@ -40,7 +42,6 @@ DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
 DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 DEMO_MEMORY = 100
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
-MANY_JOBS = 12  # more do not fit on a screen
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,7 @@ class Job:
     data: Path | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     keep_tasks: bool = False
-
-    def title(self) -> str:
-        return f"{self.experiment.method} on {self.experiment.stream}, seed {self.experiment.seed}"
+    tensorboard: bool = False
 
 
 Report = Callable[[Moment | None], None]  # None: the job has ended
@@ -62,16 +61,14 @@ Report = Callable[[Moment | None], None]  # None: the job has ended
 
 def work(job: Job, report: Report) -> dict[str, Any]:
     """Perform one job and report on it now and then, not every step, and when it ends, well or not."""
-
-    def watch(moment: Moment) -> None:
-        if moment.is_worth_telling():
-            report(moment)
+    watch = sparingly(report)
 
     def reading(done: int, total: int) -> None:
         watch(Moment(done, total, task=0, tasks=1, reading=True))
 
+    options = (job.checkpoint_seconds, job.keep_tasks, job.tensorboard)
     try:
-        return perform(job.experiment, job.folder, job.data, watch, reading, job.checkpoint_seconds, job.keep_tasks)
+        return perform(job.experiment, job.folder, job.data, watch, reading, *options)
     finally:
         report(None)
 
@@ -88,42 +85,40 @@ def counting_bar(console: Console) -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
+def names(experiments: Sequence[Experiment]) -> tuple[str, list[str]]:
+    """What the experiments have in common, and what each of them is beside that, in words."""
+    memories = {each.memory for each in experiments} - {0}  # methods without one do not make it worth telling
+    shared = {
+        "method": len({each.method for each in experiments}) == 1,
+        "stream": len({each.stream for each in experiments}) == 1,
+        "memory": len(memories) <= 1,
+        "seed": len({each.seed for each in experiments}) == 1,
+    }
+
+    def words(method: str, stream: str, memory: int, seed: int, common: bool) -> str:
+        named = [method] * (shared["method"] == common) + [f"on {stream}"] * (shared["stream"] == common)
+        rest = [f"memory {memory}"] * (shared["memory"] == common and memory > 0)
+        return ", ".join(filter(None, [" ".join(named), *rest, *[f"seed {seed}"] * (shared["seed"] == common)]))
+
+    first = experiments[0]
+    heading = words(first.method, first.stream, max(memories, default=0), first.seed, True)
+    return heading, [words(each.method, each.stream, each.memory, each.seed, False) for each in experiments]
+
+
 def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report], Any] = work) -> list[Any]:
-    """Run all jobs, as many at once as there are cores, behind one progress bar each.
-
-    Many jobs share one bar more, which counts them, and the bars of those that have ended vanish.
-    """
-    with counting_bar(console) as progress:
-        bars: dict[int, TaskID] = {}
-        parts: dict[int, float] = {}  # how much of each job is done
-        together = progress.add_task("all runs", total=len(jobs), note="") if len(jobs) > MANY_JOBS else None
-
-        def watch(number: int, moment: Moment | None) -> None:
-            if together is not None:
-                parts[number] = 1.0 if moment is None else 0.0 if moment.reading else moment.steps / moment.total
-                progress.update(together, completed=sum(parts.values()))
-                if moment is None and number in bars:
-                    progress.remove_task(bars.pop(number))
-            if moment is None:
-                return
-            if number not in bars:
-                bars[number] = progress.add_task(jobs[number].title(), total=moment.total, note="")
-            progress.update(bars[number], completed=moment.steps, total=moment.total)
-            if moment.reading:
-                progress.update(bars[number], note="reading the images, once")
-            if moment.accuracy:
-                readout, value = next(iter(moment.accuracy.items()))
-                progress.update(bars[number], note=f"{READOUT_TITLES[readout]} {value:.1f} %")
-            elif moment.losses:
-                progress.update(bars[number], note=f"task {moment.task + 1}/{moment.tasks}")
-
+    """Run all jobs, as many at once as there are cores, behind a live view of them where there is a terminal."""
+    heading, titles = names([job.experiment for job in jobs])
+    if len(jobs) > 1:
+        heading = f"{len(jobs)} runs" + (f": {heading}" if heading else "")
+    view = View(heading, [Followed(title) for title in titles])
+    with live(view, console):
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
-                return run_in_threads(function, jobs, RUNS_ON_A_GPU, watch)
+                return run_in_threads(function, jobs, RUNS_ON_A_GPU, view.tell)
         if len(jobs) == 1:
-            return [function(jobs[0], partial(watch, 0))]
+            return [function(jobs[0], partial(view.tell, 0))]
         threads = max(job.experiment.threads for job in jobs)
-        return run_all(function, jobs, max(1, cores() // threads), watch)
+        return run_all(function, jobs, max(1, cores() // threads), view.tell)
 
 
 def tune(
@@ -135,7 +130,7 @@ def tune(
     data: Path | None = None,
     workers: int | None = None,
 ) -> list[Trial]:
-    """Search until ``trials`` are finished, beside whoever else works on the same study, behind one progress bar."""
+    """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
     if find_spec("optuna") is None:
         raise SnclError("tuning needs optuna: pip install sncl[tune]")
     from sncl.study import Job as StudyJob
@@ -145,15 +140,25 @@ def tune(
     check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial
     job = StudyJob(search, storage, out, trials, data)
     study = Study(job)
-    with counting_bar(console) as progress:
-        bar = progress.add_task(f"{search.method} on {search.stream}", total=trials, note="")
+    there = min(study.standing().finished, trials)
+    on_gpu = usual.device.startswith("cuda")
+    at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
+    view = View(f"{search.method} on {search.stream}, trials on held-out data", [Followed("") for _ in range(at_once)])
+    best: float | None = None
+    view.overall = overall = Overall(there, trials, there / trials, there / trials)
 
-        def watch(_: int, standing: Standing) -> None:
-            note = "" if standing.best is None else f"best so far {standing.best:.2f} %"
-            progress.update(bar, completed=min(standing.finished, trials), note=note)
+    def watch(number: int, standing: Standing) -> None:
+        nonlocal overall, best
+        finished = min(max(overall.ended, standing.finished), trials)  # whoever says so may have heard less
+        best = max((value for value in (best, standing.best) if value is not None), default=None)
+        note = "" if best is None else f"best so far {best:.2f} %"
+        view.overall = overall = overall._replace(ended=finished, part=finished / trials, note=note)
+        if view.runs[number].title != standing.trial:
+            view.runs[number] = Followed(standing.trial)
+        if standing.moment is not None:
+            view.tell(number, standing.moment)
 
-        on_gpu = usual.device.startswith("cuda")
-        at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
+    with live(view, console):
         try:
             if on_gpu:
                 with exact_kernels():
@@ -209,6 +214,20 @@ def working_folder(folder: Path | None) -> Iterator[Path]:
     else:
         with tempfile.TemporaryDirectory(prefix="sncl-") as place:
             yield Path(place)
+
+
+@contextmanager
+def reading_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A progress function for images that are decoded once: so many of so many. Nothing is shown before the first."""
+    with counting_bar(console) as progress:
+        bars: list[TaskID] = []
+
+        def update(done: int, total: int) -> None:
+            if not bars:
+                bars.append(progress.add_task("reading the images, once", total=total, note=""))
+            progress.update(bars[0], completed=done, total=total)
+
+        yield update
 
 
 @contextmanager

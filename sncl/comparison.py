@@ -22,8 +22,9 @@ TITLES = {
 INTRODUCTION = """\
 Test accuracy after the last task in percent, mean ± standard deviation over seeds, with the settings of
 `sncl/defaults.toml`; the paper has {seeds} seeds. *Equal*: the means differ by no more than twice the standard error of
-their difference, where a deviation that the paper does not print counts as 0. Single runs, with all settings, are in
-[{table}.jsonl]({table}.jsonl)."""
+their difference, where a deviation that the paper does not print counts as 0. *Otherwise*: the same runs predicting
+with the weights as they are trained instead of their average, or the other way round (`--set average=...`), which
+changes nothing about training. Single runs, with all settings, are in [{table}.jsonl]({table}.jsonl)."""
 NOTES = {
     "ablation": """\
 All rows are SNCL with its settings for the stream; a part that a row does not name has its neutral value. `+labels` and
@@ -32,7 +33,7 @@ All rows are SNCL with its settings for the stream; a part that a row does not n
 All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of
 its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
 }
-HEADINGS = ["row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons"]
+HEADINGS = ["row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons", "otherwise"]
 
 
 class Comparison(NamedTuple):
@@ -95,7 +96,18 @@ def text(each: Comparison) -> list[str]:
         "–" if each.difference is None else f"{each.difference:+.2f}",
         each.mark or "–",
         "–" if fraction is None else f"{100 * fraction:.0f} %",
+        "; ".join(f"{way} {show(numbers)}" for way, numbers in otherwise(each).items()) or "–",
     ]
+
+
+def otherwise(each: Comparison) -> dict[str, list[float]]:
+    """What the runs score with the average of the weights where the row has none, and without where it has one."""
+    found: dict[str, list[float]] = {}
+    for _, record in sorted(each.row.records.items()):
+        for way, accuracy in (record["accuracy_otherwise"] or {}).items():
+            if way != "unmasked":
+                found.setdefault(way.replace("_", " "), []).append(accuracy[each.readout])
+    return found
 
 
 def by_stream(table: str, rows: Sequence[Row]) -> dict[str, list[list[str]]]:
@@ -142,6 +154,10 @@ def as_json(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> dic
                 "difference": each.difference,
                 "mark": each.mark or None,
                 "open_neurons": open_neurons(row),
+                "otherwise": {
+                    way: dict(zip(("mean", "deviation"), spread(numbers), strict=True))
+                    for way, numbers in otherwise(each).items()
+                },
             }
             for row in rows
             for each in compare(table, row)

@@ -22,8 +22,11 @@ def table() -> Table:
 
 
 def defaults(stream: str, method: str, memory: int) -> Settings:
-    """The settings that differ from the method's own for this stream; those of the nearest memory in the table."""
-    row = table()[stream].get("sgd" if method == "joint" else method, {})
+    """The settings that differ from the method's own for this stream; those of the nearest memory in the table.
+
+    A stream without a section, such as a person's own data, takes the section ``any``.
+    """
+    row = table().get(stream, table()["any"]).get("sgd" if method == "joint" else method, {})
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]

@@ -2,7 +2,7 @@
 
 The only place that knows all names. A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors``
 (where it is, and in the end the trained network), ``log.jsonl`` and, once finished, ``result.json``; on demand also
-``task-01.safetensors`` and so on, the network after each task.
+``task-01.safetensors`` and so on, the network after each task, and ``tensorboard/``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import platform
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,26 +27,43 @@ from sncl.evaluation.metrics import average, backward_transfer, forgetting, forw
 from sncl.methods.table import Value, entry, make
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
-from sncl.streams.benchmarks import STREAMS, build
+from sncl.streams.benchmarks import build, build_own, named, of_own
+from sncl.streams.own import Own, read
 from sncl.streams.sources import Progress
 from sncl.streams.stream import Stream
 from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.engine import choose_engine, choose_precision, exact_kernels, on_threads
 from sncl.training.fleet import cores
-from sncl.training.learner import Learner, choose_device
-from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, Scores, Watch, open_fraction, run
+from sncl.training.learner import Learner, check_average, choose_device
+from sncl.training.run import (
+    CHECKPOINT,
+    CHECKPOINT_SECONDS,
+    Scores,
+    Watch,
+    open_by_layer,
+    open_fraction,
+    otherwise,
+    run,
+)
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
 EXPERIMENT = "experiment.json"
-TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32}
+TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "average": 0.0}
+LATER: Settings = {"average": 0.0}  # settings that came later, and what runs that do not know them were made with
+OWN_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+MEMORY = 200  # samples, unless told otherwise; of one's own data at most a fifth
+PATH = "path"  # where a person's own data lay: written down, but another place does not make another run
 LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that decides the numbers. ``settings`` are complete: defaults and what was set by hand."""
+    """Everything that decides the numbers. ``settings`` are complete: defaults and what was set by hand.
+
+    ``own`` says what the stream is made of where it is none of `sncl list`.
+    """
 
     stream: str
     method: str
@@ -59,19 +77,32 @@ class Experiment:
     engine: str
     threads: int
     settings: Settings
+    own: Own | None = None
 
     def identity(self) -> dict[str, Any]:
-        return asdict(self) | {"protocol": PROTOCOL}
+        facts = asdict(self) | {"protocol": PROTOCOL}
+        own = facts.pop("own")
+        return facts if own is None else facts | {"own": {key: own[key] for key in own if key != PATH}}
+
+    def described(self) -> dict[str, Any]:
+        """What ``experiment.json`` says: the identity, and where a person's own data lay."""
+        return self.identity() | ({} if self.own is None else {PATH: self.own.path})
 
     def name(self) -> str:
         """A folder name that no other experiment has."""
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.stream}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
+        return f"{file_name(self.stream)}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
+
+
+def file_name(stream: str) -> str:
+    """A stream's name as part of a file name."""
+    return re.sub(r"[^\w.-]+", "-", stream)
 
 
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:
     """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
-    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, "seed")}
+    kept = {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
+    return kept | {"settings": LATER | identity["settings"]}
 
 
 def decision(identity: dict[str, Any]) -> str:
@@ -93,31 +124,41 @@ def plan(
     engine: str = "auto",
     threads: int | None = None,
     settings: dict[str, str] | None = None,
+    own: Own | None = None,
 ) -> Experiment:
-    """Fill in the defaults and check every name and value, before anything is loaded or written."""
-    if stream not in STREAMS:
-        raise SnclError(f"there is no stream {stream!r}; the known ones are {', '.join(STREAMS)}")
-    benchmark = STREAMS[stream]
+    """Fill in the defaults and check every name and value, before anything is loaded or written.
+
+    ``own`` is what was found out about a person's own data (:func:`sncl.streams.own.read`), which are then the stream.
+    """
+    given = settings or {}
+    benchmark = named(stream) if own is None else of_own(own, given.get("split"), given.get("augment", "none"))
+    stream = stream if own is None else own.name
     found = entry(method)
     if memory is not None and memory < 1 and found.memory:
         raise SnclError(f"--memory is at least 1 sample, not {memory}")
     if epochs is not None and epochs < 1:
         raise SnclError(f"--epochs is at least 1, not {epochs}")
-    if epochs not in (None, 1) and benchmark.kind == "360":
+    if epochs not in (None, 1) and benchmark.once:
         raise SnclError(f"{stream} is seen once: --epochs can only be 1")
-    memory = (memory or 200) if found.memory else 0
+    most = MEMORY if own is None else min(MEMORY, max(1, own.rows // 5))
+    memory = (memory or most) if found.memory else 0
     usual = TRAINING | {"batch_size": benchmark.batch_size, "width": 100 if benchmark.network == "mlp" else 64}
+    if own is not None:
+        usual |= OWN_MLP if own.network == "mlp" else {}
+        usual |= {"augment": "none"} if own.pixels else {}
     if benchmark.kind == "seq":
         usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
     known = usual | found.settings | defaults(stream, method, memory)
     if "parts" in known:  # tasks that share the memory
         known["parts"] = tasks or benchmark.tasks
-    chosen = known | {key: parse(key, text, known) for key, text in (settings or {}).items()}
+    chosen = known | {key: parse(key, text, known) for key, text in given.items()}
     made = make(method, {key: chosen[key] for key in found.settings})  # refuses values the method cannot take
-    if made.needs_boundaries and benchmark.kind == "360":
+    if made.needs_boundaries and benchmark.once:
         raise SnclError(f"{method} must be told where tasks end, and {stream} has no boundaries; use another stream")
     if made.needs_task_at_test and benchmark.kind != "seq":
-        raise SnclError(f"{method} must be told the task at test time, which only Task-IL does; use a seq- stream")
+        which = "a seq- stream" if own is None else "--cut classes"
+        raise SnclError(f"{method} must be told the task at test time, which only Task-IL does; use {which}")
+    check_average(float(chosen["average"]), made)
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")
@@ -142,6 +183,7 @@ def plan(
         engine=choose_engine(engine, place, made),
         threads=threads,
         settings=chosen,
+        own=own,
     )
 
 
@@ -162,26 +204,36 @@ def parse(key: str, text: str, known: Settings, option: str = "--set") -> Value:
 def make_network(experiment: Experiment, stream: Stream) -> nn.Module:
     """The benchmark's network, its weights drawn from the seed alone."""
     width = int(experiment.settings["width"])
-    channels, height, columns = stream.shape
+    network = named(experiment.stream).network if experiment.own is None else experiment.own.network
     with seeded(experiment.seed, "network"):
-        if STREAMS[experiment.stream].network == "mlp":
-            return MLP(channels * height * columns, stream.classes, width)
-        return ResNet18(stream.classes, channels, width)
+        if network == "mlp":
+            return MLP(math.prod(stream.shape), stream.classes, width)
+        return ResNet18(stream.classes, stream.shape[0], width)
 
 
 def make_stream(experiment: Experiment, data: Path | None, progress: Progress | None = None) -> Stream:
-    split = experiment.settings.get("split")
-    stream = build(
-        experiment.stream,
-        data,
-        seed=experiment.seed,
-        batch_size=int(experiment.settings["batch_size"]),
-        tasks=experiment.tasks,
-        split=None if split is None else str(split),
-        validation=experiment.validation,
-        device=experiment.device,
-        progress=progress,
-    )
+    """The stream of an experiment; ``data`` is the folder of the data sets of `sncl list`."""
+    split = None if "split" not in experiment.settings else str(experiment.settings["split"])
+    batch_size, place = int(experiment.settings["batch_size"]), experiment.device
+    seed, tasks, validation = experiment.seed, experiment.tasks, experiment.validation
+    if experiment.own is None:
+        stream = build(
+            experiment.stream,
+            data,
+            seed=seed,
+            batch_size=batch_size,
+            tasks=tasks,
+            split=split,
+            validation=validation,
+            device=place,
+            progress=progress,
+        )
+    else:
+        found = read(experiment.own.asked(), progress)
+        if found.own.fingerprint != experiment.own.fingerprint:
+            raise SnclError(f"the data in {experiment.own.path} are no longer those that this run is about")
+        augment = str(experiment.settings.get("augment", "none"))
+        stream = build_own(found, seed, batch_size, tasks, split, validation, place, augment)
     return stream.joint() if entry(experiment.method).joint else stream
 
 
@@ -198,6 +250,7 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         device=experiment.device,
         precision=experiment.precision,
         engine=experiment.engine,
+        average=float(experiment.settings["average"]),
     )
 
 
@@ -209,10 +262,12 @@ def perform(
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_tasks: bool = False,
+    tensorboard: bool = False,
 ) -> dict[str, Any]:
     """Run the experiment in ``folder``, or finish it, or return the result that lies there.
 
-    ``keep_tasks`` also leaves the network after each task there, for the analyses.
+    ``keep_tasks`` also leaves the network after each task there, for the analyses; ``tensorboard`` a log for
+    TensorBoard.
     """
     finished = stored_result(experiment, folder)
     if finished is not None:
@@ -227,8 +282,9 @@ def perform(
             for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
                 left.unlink()
             identity = experiment.identity()
-            write_json(folder / EXPERIMENT, identity)
-            scores = run(learner, stream, experiment.epochs, folder, identity, watch, checkpoint_seconds, keep_tasks)
+            write_json(folder / EXPERIMENT, experiment.described())
+            options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
+            scores = run(learner, stream, experiment.epochs, folder, identity, *options)
             result = summarise(experiment, stream, learner, scores)
             write_json(folder / RESULT, result)
             return result
@@ -245,15 +301,29 @@ def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None
             if (folder / name).exists():
                 raise SnclError(f"{folder} holds a {name} but no {EXPERIMENT} to say of what; choose another --out")
         return None
-    if read_json(folder / EXPERIMENT) != json.loads(json.dumps(experiment.identity())):
+    stored, ours = read_json(folder / EXPERIMENT), json.loads(json.dumps(experiment.identity()))
+    if not isinstance(stored, dict) or {key: value for key, value in stored.items() if key != PATH} != ours:
+        refuse_changed_data(folder, stored, ours)
         raise SnclError(f"{folder} holds another experiment; choose another --out or the settings it was made with")
     if not (folder / RESULT).exists():
         return None
     result = read_json(folder / RESULT)
-    ours = {"stream": experiment.stream, "method": experiment.method, "seed": experiment.seed}
-    if not isinstance(result, dict) or ours != {key: result.get(key) for key in ours}:
+    about = {"stream": experiment.stream, "method": experiment.method, "seed": experiment.seed}
+    if not isinstance(result, dict) or about != {key: result.get(key) for key in about}:
         raise SnclError(f"{folder / RESULT} is damaged; move it away to have it written again")
     return result
+
+
+def refuse_changed_data(folder: Path, stored: Any, ours: dict[str, Any]) -> None:
+    """Say so, where a run differs from the one in the folder in the content of a person's own data alone."""
+    own, theirs = ours.get("own"), stored.get("own") if isinstance(stored, dict) else None
+    if not isinstance(own, dict) or not isinstance(theirs, dict) or own["fingerprint"] == theirs.get("fingerprint"):
+        return
+    if (ours["stream"], own["cut"]) == (stored.get("stream"), theirs.get("cut")):
+        raise SnclError(
+            f"{folder} was made with other data: what {ours['stream']} names has changed since; bring back the data, "
+            "or choose another --out"
+        )
 
 
 def check_memory(experiment: Experiment, stream: Stream) -> None:
@@ -293,6 +363,10 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         "parameters": sum(parameter.numel() for parameter in learner.net.parameters()),
         "active_fraction": open_fraction(learner),
         "open_by_task": scores.open_by_task or None,
+        "open_by_layer": open_by_layer(learner),
+        "accuracy_otherwise": otherwise(learner, stream),
+        **({"class_names": list(stream.names)} if stream.names else {}),
+        **({"task_names": list(stream.task_names)} if stream.task_names else {}),
         "scored_on": "validation" if experiment.validation else "test",
         "manifest": {
             "protocol": PROTOCOL,

@@ -25,7 +25,7 @@ DECIDING = ("settings", "epochs", "tasks", "protocol")
 MADE_BY = ("device", "precision", "engine", "versions")
 MEASURED = (
     *("steps", "accuracy", "forgetting", "bwt", "fwt"),
-    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds"),
+    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", "accuracy_otherwise"),
 )
 FIELDS = (*NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
 
@@ -61,7 +61,7 @@ def record(result: dict[str, Any]) -> Record:
     return (
         {key: result[key] for key in NAMES}
         | {key: manifest[key] for key in (*DECIDING, *MADE_BY)}
-        | {key: rounded(result[key]) for key in MEASURED}
+        | {key: rounded(result.get(key)) for key in MEASURED}
     )
 
 
@@ -77,6 +77,23 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
         except (SnclError, KeyError, TypeError):
             continue
         yield path.parent, decision(experiment), found
+        plain = as_trained(found)
+        if plain is not None:
+            yield path.parent, decision(experiment | {"settings": plain["settings"]}), plain
+
+
+def as_trained(found: Record) -> Record | None:
+    """The result of the same run without the average of its weights, which training never sees."""
+    accuracy = (found["accuracy_otherwise"] or {}).get("as_trained")
+    if accuracy is None:
+        return None
+    settings = found["settings"]
+    changed = {
+        "settings": settings | {"average": 0.0},
+        "accuracy": accuracy,
+        "accuracy_otherwise": {f"averaged by {settings['average']}": found["accuracy"]},
+    }
+    return found | dict.fromkeys(("forgetting", "bwt", "fwt")) | changed
 
 
 def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:

@@ -36,6 +36,7 @@ class Request:
     device: str = "auto"
     precision: str = "auto"
     collect: bool = False
+    tensorboard: bool = False
 
     def options(self) -> list[str]:
         """Those that say where things lie, as words of a command line."""
@@ -97,10 +98,10 @@ def gather(plans: Planned, seeds: int, there: Known) -> list[Row]:
     return [Row(cell, experiment, seeds, there.get(decision(experiment.identity()), {})) for cell, experiment in plans]
 
 
-def missing_jobs(rows: Sequence[Row], runs: Path, data: Path | None) -> list[Job]:
+def missing_jobs(rows: Sequence[Row], runs: Path, data: Path | None, tensorboard: bool = False) -> list[Job]:
     """The runs that the rows still want, each in the folder ``sncl train`` gives it."""
     wanted = (replace(row.experiment, seed=seed) for row in rows for seed in row.missing())
-    jobs = {each.name(): Job(each, runs / each.name(), data) for each in wanted}
+    jobs = {each.name(): Job(each, runs / each.name(), data, tensorboard=tensorboard) for each in wanted}
     return list(jobs.values())
 
 
@@ -137,7 +138,7 @@ def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception 
         request.results.mkdir(parents=True, exist_ok=True)
     rows = gather(plans, request.seeds, known(request.runs, earlier_lines(request)))
     failure = None
-    if not request.collect and (jobs := missing_jobs(rows, request.runs, request.data)):
+    if not request.collect and (jobs := missing_jobs(rows, request.runs, request.data, request.tensorboard)):
         console.print(f"runs: {sum(len(row.records) for row in rows)} there, {len(jobs)} to be made")
         failure = run_missing(jobs, console)
     lines = earlier_lines(request)  # once more: another process may have written meanwhile

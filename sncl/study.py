@@ -32,7 +32,7 @@ from sncl.defaults import Settings
 from sncl.errors import Diverged, SnclError
 from sncl.experiment import perform
 from sncl.results import spread
-from sncl.training.run import Moment
+from sncl.training.run import Moment, Watch, sparingly
 from sncl.tuning import Choices, Range, Search, Trial, ranking, rounded, write_files
 
 NAME = "sncl tune"
@@ -49,6 +49,7 @@ TASKS_BEFORE_PRUNING = 1
 PATIENCE = 0.3  # seconds until a worker looks again whether there is a trial to take
 
 Report = Callable[["Standing"], None]
+Progress = Callable[[str, Moment], None]  # a seed of a trial, and how far it is
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ class Job:
 
 
 class Standing(NamedTuple):
-    """How far a study is."""
+    """How far a study is, and how far whoever says so is with a trial."""
 
     finished: int
     best: float | None
+    trial: str = ""  # which one, and which seed of it
+    moment: Moment | None = None
 
 
 class JournalLock(JournalFileOpenLock):
@@ -206,7 +209,7 @@ class Study:
             if trial is None:
                 time.sleep(PATIENCE)  # others work on the last ones, and may be killed
             else:
-                self.perform(trial, partial(report, standing))
+                self.perform(trial, partial(tell, report, standing))
         report(standing)
 
     def take(self) -> optuna.Trial | None:
@@ -250,7 +253,7 @@ class Study:
         (self.running / f"trial-{number}.lock").unlink(missing_ok=True)
         self.write()
 
-    def perform(self, trial: optuna.Trial, report: Callable[[], None]) -> None:
+    def perform(self, trial: optuna.Trial, report: Progress) -> None:
         """Run a trial and store what comes of it. One that diverges counts as pruned, so that the sampler avoids it."""
         begun = time.monotonic()
         scores: list[float] = []
@@ -272,7 +275,7 @@ class Study:
         finally:
             self.own.release()
 
-    def score(self, trial: optuna.Trial, scores: list[float], report: Callable[[], None]) -> str | None:
+    def score(self, trial: optuna.Trial, scores: list[float], report: Progress) -> str | None:
         """Append the final validation accuracy of each seed, by the first read-out; what there is to say about it."""
         params = dict(trial.params)
         for earlier in self.trials():
@@ -280,10 +283,10 @@ class Study:
                 scores += earlier.scores
                 return f"the same as trial {earlier.number}"
         for seed in range(self.search.seeds):
+            tell = sparingly(partial(report, f"trial {trial.number}, seed {seed}"))
 
-            def watch(moment: Moment, first: bool = seed == 0) -> None:
-                if moment.is_worth_telling():
-                    report()
+            def watch(moment: Moment, first: bool = seed == 0, tell: Watch = tell) -> None:
+                tell(moment)
                 if moment.accuracy and first:
                     trial.report(next(iter(moment.accuracy.values())), moment.task)
                     done = self.search.seeds == 1 and moment.task == moment.tasks - 1
@@ -294,6 +297,10 @@ class Study:
             result = perform(self.search.experiment(params, seed), folder, self.job.data, watch)
             scores.append(next(iter(result["accuracy"].values())))
         return None
+
+
+def tell(report: Report, standing: Standing, trial: str, moment: Moment) -> None:
+    report(standing._replace(trial=trial, moment=moment))
 
 
 def parameters(trial: FrozenTrial) -> Settings:

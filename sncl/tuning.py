@@ -6,6 +6,7 @@ Scores are accuracies on a part of the training data that is held out; test data
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from sncl.errors import SnclError
 from sncl.experiment import PROTOCOL, Experiment, parse, plan
 from sncl.methods.table import Value, entry
 from sncl.results import spread
+from sncl.streams.own import Own
 from sncl.training.checkpoint import write_atomically
 
 # In the words of --search; the default of a setting is always among its values.
@@ -81,6 +83,7 @@ class Search:
     device: str
     fixed: dict[str, str]
     space: Space
+    own: Own | None = None
 
     def experiment(self, params: Settings, seed: int) -> Experiment:
         """One run of a trial with these values of the searched settings."""
@@ -94,6 +97,7 @@ class Search:
             validation=self.validation,
             device=self.device,
             settings=self.fixed | {key: str(value) for key, value in params.items()},
+            own=self.own,
         )
 
     def default(self) -> Settings:
@@ -105,6 +109,7 @@ class Search:
         """What must agree for trials to be comparable. Device and number of trials may differ."""
         usual = self.experiment({}, 0)
         facts = {"protocol": PROTOCOL, "stream": self.stream, "method": self.method, "memory": usual.memory}
+        facts |= {"data": self.own.fingerprint, "cut": self.own.cut} if self.own is not None else {}
         facts |= {"epochs": usual.epochs, "tasks": usual.tasks, "validation": self.validation, "seeds": self.seeds}
         facts |= {f"setting {key}": value for key, value in usual.settings.items()}
         return facts | {f"search {key}": str(where) for key, where in self.space.items()}
@@ -118,6 +123,11 @@ class Search:
     def command(self, trials: int) -> str:
         """The command that repeats this search, without what belongs to one machine."""
         words = ["sncl", "tune", "--stream", self.stream, "--method", self.method]
+        if self.own is not None:
+            asked = self.own.asked()
+            words[3] = asked.name
+            options = {"cut": asked.cut, "target": asked.target, "domain": asked.domain, "size": asked.size}
+            words += [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
         given = {"memory": self.memory, "trials": trials, "seeds": self.seeds, "validation": self.validation}
         for name, value in (given | {"epochs": self.epochs, "tasks": self.tasks}).items():
             words += [] if value is None else [f"--{name}", str(value)]
@@ -140,6 +150,7 @@ def plan_search(
     device: str = "auto",
     fixed: dict[str, str] | None = None,
     searched: dict[str, str] | None = None,
+    own: Own | None = None,
 ) -> Search:
     """Put the search space together and check every name and value, before anything is loaded or written."""
     if seeds < 1:
@@ -147,13 +158,14 @@ def plan_search(
     if not 0 < validation < 1:
         raise SnclError(f"--validation lies between 0 and 1, not at {validation}: nothing is chosen on test data")
     fixed, searched = fixed or {}, searched or {}
-    bare = Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, {})
+    stream = stream if own is None else own.name
+    bare = Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, {}, own)
     known = bare.experiment({}, 0).settings
     for key in searched:
         if key in fixed:
             raise SnclError(f"{key} is fixed by --set and searched by --search; give one of them")
-        if key == "split":
-            raise SnclError("split makes another stream, which cannot be compared; give it with --set")
+        if key in ("split", "augment"):
+            raise SnclError(f"{key} makes another stream, which cannot be compared; give it with --set")
     texts = {key: text for key, text in (STEP_SIZES | SPACES.get(method, {})).items() if key not in fixed} | searched
     if not texts:
         raise SnclError("everything is fixed by --set; leave something to search, or add it with --search")
@@ -161,7 +173,7 @@ def plan_search(
     for key, where in space.items():  # values that the method refuses
         for value in where.values if isinstance(where, Choices) else where[:2]:
             bare.experiment({key: value}, 0)
-    return Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, space)
+    return Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, space, own)
 
 
 def parse_where(key: str, text: str, known: Settings) -> Range | Choices:
@@ -265,7 +277,12 @@ def settings_file(search: Search, trials: Sequence[Trial], wanted: int, chosen: 
     memory = experiment.memory if entry(search.method).memory else "any"
     values = ", ".join(f"{key} = {_toml(value)}" for key, value in search.row(chosen.params).items())
     comments = "".join(f"# {_plain(note)}\n" for note in notes)
-    return f"{comments}\n[{search.stream}]\n{search.method}.{memory} = {{ {values} }}\n"
+    return f"{comments}\n[{_key(search.stream)}]\n{search.method}.{memory} = {{ {values} }}\n"
+
+
+def _key(name: str) -> str:
+    """A name of a section, in quotes where TOML wants them."""
+    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else _toml(name)
 
 
 def _toml(value: Value) -> str:

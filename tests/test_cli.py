@@ -72,7 +72,7 @@ def test_list_as_a_program() -> None:
     done = program("list", "--json")
     assert done.err == ""  # no warnings either
     found = done.json()
-    assert set(found) == {"methods", "streams"}
+    assert set(found) == {"methods", "streams", "own"}
     assert {"sgd", "joint", "er", "der", "derpp", "sncl"} <= set(found["methods"])
     assert found["streams"] == STREAMS
 
@@ -114,6 +114,7 @@ def test_version_as_a_program() -> None:
                     "--validation",
                     "--checkpoint",
                     "--keep-tasks",
+                    "--tensorboard",
                     "--settings",
                     "--json",
                 ),

@@ -60,13 +60,13 @@ def test_a_run_computes_on_its_threads_and_leaves_them_as_they_were(tmp_path: Pa
 def test_a_plan_fills_in_what_was_not_said() -> None:
     experiment = plan("seq-digits", "derpp", device="cpu")
     assert (experiment.memory, experiment.seed, experiment.epochs, experiment.tasks) == (200, 0, 5, 5)
-    assert set(experiment.settings) == {"lr", "batch_size", "replay", "width", "split", "logits", "labels"}
+    assert set(experiment.settings) == {"lr", "batch_size", "replay", "average", "width", "split", "logits", "labels"}
     assert (experiment.settings["batch_size"], experiment.settings["width"], experiment.settings["split"]) == (
         16,
         100,
         "5x2",
     )
-    assert all(value for value in experiment.settings.values())
+    assert all(value for key, value in experiment.settings.items() if key != "average")
 
 
 def test_settings_have_the_type_of_their_default() -> None:

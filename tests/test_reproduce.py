@@ -1,6 +1,5 @@
 """The paper's tables: published values, variants, which stored results count, marks, and whole calls on the digits."""
 
-import io
 import json
 import re
 import shlex
@@ -12,8 +11,6 @@ from typing import Any
 import pytest
 import torch
 from command_line import Sncl
-from rich.console import Console
-from rich.progress import Progress
 
 from sncl import commands, paper, records, reproduce
 from sncl.comparison import mark, markdown
@@ -564,48 +561,30 @@ def test_help_says_what_is_left_out(sncl: Sncl) -> None:
     assert "all but seq-cifar10 and" in text
 
 
-# --- progress bars -----------------------------------------------------------------------------------------------
+# --- the live view -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "most", "left"), [(12, 12, 12), (13, 2, 1)])
-def test_many_jobs_share_a_bar(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, most: int, left: int
-) -> None:
-    shown: list[Progress] = []
-    counts: list[int] = []
-
-    class Noted(Progress):
-        def __init__(self, *columns: Any, **options: Any) -> None:
-            super().__init__(*columns, **options)
-            shown.append(self)
-
-    def function(job: commands.Job, report: commands.Report) -> int:
-        for step in range(3):
-            report(Moment(step + 1, 4, 0, 1))
-            counts.append(len(shown[0].tasks))
-        if job.experiment.seed % 2:
-            report(Moment(4, 4, 0, 1, accuracy={"class_il": 50.0}))
-        report(None)
-        return job.experiment.seed
-
-    monkeypatch.setattr(commands, "Progress", Noted)
-    monkeypatch.setattr(commands, "run_all", one_by_one)
-    jobs = [
-        commands.Job(plan("seq-digits", "er", seed=seed, device="cpu"), tmp_path / str(seed)) for seed in range(number)
-    ]
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    assert commands.run_jobs(jobs, console, function) == list(range(number))
-    assert max(counts) == most
-    assert len(shown[0].tasks) == left
-    if number > commands.MANY_JOBS:
-        assert (shown[0].tasks[0].description, shown[0].tasks[0].completed) == ("all runs", number)
-    else:
-        assert [bar.completed for bar in shown[0].tasks] == [4 if seed % 2 else 3 for seed in range(number)]
+def test_runs_may_leave_a_log_for_tensorboard(sncl: Sncl, tmp_path: Path, digits: None, made: list[Experiment]) -> None:
+    assert sncl(*ONE, "--tensorboard").code == 0
+    assert [(tmp_path / "runs" / each.name() / "tensorboard").is_dir() for each in made] == [True] * len(made)
+    assert made
 
 
-def test_a_job_that_fails_ends_its_bar_too(tmp_path: Path) -> None:
+def test_a_job_that_fails_tells_that_it_has_ended(tmp_path: Path) -> None:
     reports: list[Moment | None] = []
     job = commands.Job(plan("perm-mnist", "er", device="cpu"), tmp_path / "run", data=tmp_path / "nothing")
     with pytest.raises(SnclError, match="mnist"):
         commands.work(job, reports.append)
     assert reports == [None]
+
+
+def test_an_averaged_run_is_also_a_run_without_the_average(digits: None, sncl: Sncl, tmp_path: Path) -> None:
+    averaged = perform(
+        plan("seq-digits", "er", memory=40, device="cpu", settings={"average": "0.9"}), tmp_path / "runs" / "averaged"
+    )
+    plain = perform(plan("seq-digits", "er", memory=40, device="cpu"), tmp_path / "plain")
+    assert averaged["accuracy_otherwise"]["as_trained"] == plain["accuracy"] != averaged["accuracy"]
+    row, _ = sncl(*ONE, "--collect", "--runs", str(tmp_path / "runs"), "--json").json()["rows"]
+    assert (row["readout"], row["seeds"]) == ("class_il", [0])
+    assert row["ours"]["mean"] == pytest.approx(plain["accuracy"]["class_il"], abs=1e-3)
+    assert row["otherwise"]["averaged by 0.9"]["mean"] == pytest.approx(averaged["accuracy"]["class_il"], abs=1e-3)

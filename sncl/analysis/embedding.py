@@ -21,6 +21,7 @@ from sncl.methods.icarl import last_features
 from sncl.networks.last import tap_last
 from sncl.streams.augment import still
 from sncl.streams.sources import Progress
+from sncl.streams.stream import Stream
 from sncl.training.learner import Learner
 
 PERPLEXITY = 30.0
@@ -61,6 +62,12 @@ def drift(then: Tensor, now: Tensor) -> float:
     return float(((now - then).square().sum(1).mean() / apart).sqrt())
 
 
+def named(stream: Stream, labels: Tensor) -> list[int] | list[str]:
+    """Labels by their names, where they have any."""
+    numbers: list[int] = labels.tolist()
+    return [stream.names[number] for number in numbers] if stream.names else numbers
+
+
 def tsne(
     run: Trained, *, task: int | None = None, rows: int = 2_000, seed: int = 0, progress: Progress | None = None
 ) -> dict[str, Any]:
@@ -78,7 +85,7 @@ def tsne(
         "test_rows": len(labels),
         "after_stream": {
             "points": embed(features, seed),
-            "labels": labels.tolist(),
+            "labels": named(run.stream, labels),
             "tasks": [number for number, (_, y) in enumerate(parts, start=1) for _ in range(len(y))],
         },
     }
@@ -93,7 +100,12 @@ def tsne(
     now, then = (representations(learner, x) for learner in (run.learner, earlier))
     points = embed(torch.cat([now, then]), seed)
     measures["drift"] = drift(then, now)
-    found["one_task"] = {"task": task, "labels": y.tolist(), "now": points[: len(y)], "then": points[len(y) :]}
+    found["one_task"] = {
+        "task": task,
+        "labels": named(run.stream, y),
+        "now": points[: len(y)],
+        "then": points[len(y) :],
+    }
     if progress is not None:
         progress(2, 2)
     return found

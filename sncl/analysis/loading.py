@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.experiment import EXPERIMENT, PROTOCOL, RESULT, Experiment, make_learner, make_stream, stored_result
+from sncl.experiment import EXPERIMENT, PATH, PROTOCOL, RESULT, Experiment, make_learner, make_stream, stored_result
 from sncl.methods.method import Method
+from sncl.streams.own import Own
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.learner import Learner, choose_device
@@ -54,17 +55,21 @@ def elsewhere(experiment: Experiment, device: str) -> Experiment:
 def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Trained:
     """The trained network and the stream of a finished run, on ``device``.
 
-    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same.
+    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. A person's own data are
+    where they were, or at ``data``.
     """
     for name in (EXPERIMENT, CHECKPOINT):
         if not (folder / name).exists():
             raise SnclError(f"{folder} is no run folder of sncl train: it has no {name}")
     identity = read_json(folder / EXPERIMENT)
+    path = identity.pop(PATH, None) if isinstance(identity, dict) else None
     state, description = read_checkpoint(folder / CHECKPOINT)
     if description.get("experiment") != identity:
         raise SnclError(f"{folder / CHECKPOINT} belongs to another experiment than {folder / EXPERIMENT}")
     names = {key: value for key, value in identity.items() if key != "protocol"}
     try:
+        if names.get("own") is not None:
+            names["own"] = Own(**names["own"], path=str(path if data is None else data.resolve()))
         experiment = Experiment(**names)
     except TypeError as error:
         raise SnclError(f"{folder} was made by another version of sncl ({error})") from error

@@ -43,6 +43,7 @@ class ICaRL(Method):
 
     draws = 1
     needs_boundaries = True
+    averages = False  # its class means are those of the network as it was trained
     revisits = True
     old: nn.Module  # the network at the last boundary
     seen: Tensor  # bool [classes]: in any batch so far

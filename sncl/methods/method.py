@@ -58,6 +58,7 @@ class Method(nn.Module, ABC):
     revisits: ClassVar[bool] = False  # looks at the rows of a task once more when it ends
     static: ClassVar[bool] = True  # every step is the same tensor operations, and none is asked for its value
     one_backward: ClassVar[bool] = True  # what observe returns is differentiated once, all losses together
+    averages: ClassVar[bool] = True  # what it stores for predictions fits the average of the weights too
     coarse: ClassVar[bool] = True  # learns with passes in bfloat16 too
     expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
 

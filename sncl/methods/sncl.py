@@ -52,7 +52,8 @@ class SNCL(Method):
 
     ``natural`` > 0 moves the gates' spread by natural gradient steps of that size instead
     (:func:`sncl.networks.gates.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
-    it. ``worth`` also closes neurons without which the loss would rise by less than that.
+    it. ``worth`` also closes neurons without which the loss would rise by less than that; ``commitment`` spares neurons
+    that are clearly needed the noise.
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
@@ -75,6 +76,7 @@ class SNCL(Method):
         start: float = INITIAL_LOG_SPREAD,
         natural: float = 0.0,
         worth: float = 0.0,
+        commitment: float = 0.0,
         layers: str = "auto",
         features: str = "auto",
         maps: Literal["pooled", "full"] = "pooled",
@@ -94,12 +96,16 @@ class SNCL(Method):
             raise SnclError("natural steps move log lambda: natural > 0 needs parameterisation=lambda")
         if worth and not natural:
             raise SnclError("worth is told by natural steps: worth > 0 needs natural > 0")
+        if commitment and not natural:
+            raise SnclError("commitment belongs to natural steps: commitment > 0 needs natural > 0")
+        if worth and commitment:
+            raise SnclError("worth reads a balance that commitment moves: one of the two is 0")
         self.alpha, self.beta, self.gamma, self.eta = alpha, beta, gamma, eta
         self.draws = 2 if alpha else 1
         self.admission = ADMISSIONS[admission]()
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
-        self.start, self.natural, self.worth = start, natural, worth
+        self.start, self.natural, self.worth, self.commitment = start, natural, worth, commitment
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
         self.axes: dict[str, int] = {}  # the replayed layers, and where their channels lie
@@ -157,7 +163,7 @@ class SNCL(Method):
 
     def after_update(self, net: Tapped, now: Fields) -> None:
         if self.natural and self.gates:
-            natural_step(self.gates, self.pull(), self.natural, self.worth)
+            natural_step(self.gates, self.pull(), self.natural, self.worth, self.commitment)
             for gate in self.gates:
                 gate.log_spread.grad = None  # which the optimiser does not know
         self.seen += now["y"].shape[0]

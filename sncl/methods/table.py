@@ -84,6 +84,7 @@ METHODS: dict[str, Entry] = {
             "start": -9.0,
             "natural": 0.0,
             "worth": 0.0,
+            "commitment": 0.0,
             "layers": "auto",
             "features": "auto",
             "maps": "pooled",

@@ -61,6 +61,7 @@ class Gate(nn.Module):
     slope: Tensor  # [channels]: running mean of the data's derivative by the spread
     cut: Tensor  # []: the log \lambda from which a neuron is inactive
     sampling = False  # see :func:`sampling`
+    masking = True  # see :func:`unmasked`
 
     def __init__(
         self,
@@ -95,15 +96,18 @@ class Gate(nn.Module):
         r"""Which neurons carry signal: \lambda < 1, or less where the cut is lower. [channels]"""
         return self.log_lambda() < self.cut
 
+    def _mask(self) -> Tensor:
+        return self.is_open() if self.masking else torch.ones_like(self.mu)
+
     def forward(self, h: Tensor) -> Tensor:
         if self.training or self.sampling:
             rows = h.shape[0] if self.noise == "sample" else 1
             eps = torch.randn(rows, self.mu.shape[0], device=h.device)
             tau = torch.addcmul(self.mu, self.deviation(), eps)  # [rows or 1, channels]
             if not self.training:
-                tau = tau * self.is_open()
+                tau = tau * self._mask()
         else:
-            tau = (self.mu * self.is_open()).unsqueeze(0)
+            tau = (self.mu * self._mask()).unsqueeze(0)
         shape = [1] * h.dim()
         shape[0], shape[self.axis] = tau.shape
         return h * tau.to(h.dtype).reshape(shape)
@@ -186,6 +190,19 @@ def sampling(net: nn.Module) -> Iterator[None]:
             gate.sampling = False
 
 
+@contextmanager
+def unmasked(net: nn.Module) -> Iterator[None]:
+    """Let closed neurons speak in evaluation too, at their mean: what the mask costs is the difference."""
+    found = [gate for _, gate in gates(net)]
+    for gate in found:
+        gate.masking = False
+    try:
+        yield
+    finally:
+        for gate in found:
+            gate.masking = True
+
+
 def log_lambda(mu: Tensor, log_spread: Tensor, parameterisation: Parameterisation) -> Tensor:
     r"""\log \lambda, kept within ±10."""
     value = log_spread
@@ -205,7 +222,7 @@ def divergence(found: Sequence[Gate]) -> Tensor:
 
 
 @torch.no_grad()
-def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float = 0.0) -> None:
+def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float = 0.0, commitment: float = 0.0) -> None:
     r"""Move log \lambda of all gates along the natural gradient of the evidence, by the gradient the data have left.
 
     In units of the divergence the evidence is loss / \eta + KL, and a log variance has the same Fisher information
@@ -218,11 +235,17 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
 
     A neuron is inactive if \lambda >= 1, or if the loss would rise by less than ``worth`` without it:
     \rho / 2 = \eta / (2 \lambda (1 + \lambda)) < worth.
+
+    ``commitment`` weakens the pull on open neurons, by \lambda^commitment. With 1 they balance where
+    \lambda = \eta / \rho - 1: what closes stays the same, but a neuron that is twice as relevant as one about to close
+    gets no noise at all, instead of \lambda = 0.6.
     """
     slopes = [gate.slope for gate in found]
     spreads: list[Tensor] = [gate.log_spread for gate in found]
     torch._foreach_lerp_(slopes, [_gradient(spread) for spread in spreads], 1 - MEMORY_OF_SLOPES)
-    move = torch.cat(slopes) / eta - 0.5 * torch.sigmoid(-torch.cat(spreads))
+    spread = torch.cat(spreads)
+    pull = 0.5 * torch.sigmoid(-spread) * torch.exp(commitment * spread.clamp(max=0))
+    move = torch.cat(slopes) / eta - pull
     moves = (-step * move.clamp(-1, 1)).split([len(spread) for spread in spreads])
     torch._foreach_add_(spreads, list(moves))
     torch._foreach_clamp_max_(spreads, HIGHEST_LOG_LAMBDA)

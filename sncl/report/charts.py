@@ -163,7 +163,7 @@ def matrices(groups: Sequence[Group]) -> Figure:
                 heat = {
                     "type": "heatmap",
                     "name": "accuracy, %",
-                    "x": tasks(len(matrix[0])),
+                    "x": [run.task_name(task) for task in range(len(matrix[0]))],
                     "y": [f"after {task + 1}" for task in range(len(matrix))] if len(matrix) > 1 else ["at the end"],
                     "z": [[None if value is None else round(value, 2) for value in row] for row in matrix],
                     "zmin": 0,
@@ -249,9 +249,14 @@ def balance(groups: Sequence[Group]) -> Figure:
             counts = [line.get(f"memory_by_{kind}") for line in run.evaluations]
             if not counts or None in counts:
                 continue
-            first = 0 if kind == "class" else 1
             bars = [
-                {"type": "bar", "name": f"{kind} {part + first}", "x": moments(run), "y": column, "series": part}
+                {
+                    "type": "bar",
+                    "name": run.class_name(part) if kind == "class" else f"task {part + 1}",
+                    "x": moments(run),
+                    "y": column,
+                    "series": part,
+                }
                 for part, column in enumerate(zip(*counts, strict=True))
                 if any(column)
             ]

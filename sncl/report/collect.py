@@ -47,6 +47,16 @@ class Run:
         manifest: Entry = self.result["manifest"]
         return manifest
 
+    def class_name(self, label: int) -> str:
+        """What a class is called: by its name where it has one."""
+        names = self.result.get("class_names")
+        return f"class {names[label] if isinstance(names, list) and label < len(names) else label}"
+
+    def task_name(self, task: int) -> str:
+        """The number of a task, with its name where it has one."""
+        names = self.result.get("task_names")
+        return f"task {task + 1}" + (f": {names[task]}" if isinstance(names, list) and task < len(names) else "")
+
     def matrices(self) -> dict[str, list[list[float | None]]]:
         """Accuracy in percent by read-out, after each task and on each task."""
         return {readout: measure["accuracy_matrix"] for readout, measure in self.result["measures"].items()}
@@ -200,7 +210,9 @@ def named(members: tuple[Run, ...], others: Sequence[Run]) -> Group:
 def decisions(run: Run) -> Entry:
     """What may set two groups of one method apart."""
     keys = ("memory", "epochs", "tasks", "validation", "protocol")
-    return {**{key: run.experiment.get(key) for key in keys}, **run.experiment["settings"]}
+    own = run.experiment.get("own")
+    data = {"data": str(own.get("fingerprint"))[:8]} if isinstance(own, dict) else {}
+    return {**{key: run.experiment.get(key) for key in keys}, **run.experiment["settings"], **data}
 
 
 def mixtures(groups: Sequence[Group]) -> list[str]:

@@ -192,7 +192,7 @@ def sheets(groups: Sequence[Group], stored: Mapping[str, Stored]) -> str:
 
 
 def gallery(group: Group, sheet: Sheet, is_open: bool) -> str:
-    counts = ", ".join(f"class {label}: {count}" for label, count in sheet.counts.items())
+    counts = ", ".join(f"{group.runs[0].class_name(label)}: {count}" for label, count in sheet.counts.items())
     images = sum(sheet.counts.values())
     caption = f"{images} of {sheet.stored} images, row by row: {counts}"
     title = f"{group.stream} · {group.name(group.runs[0])}"

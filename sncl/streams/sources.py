@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +26,9 @@ HASHED_AT_ONCE = 4096
 class Source:
     """A data set in memory, or (``mapped``) in files that are read as they are used.
 
-    Images are uint8 [rows, channels, height, width], labels int64 [rows].
+    Images are uint8 [rows, channels, height, width], labels int64 [rows]. A person's own data may also be images
+    of floats or numbers [rows, columns]; they have ``names`` for their classes and, where rows lie in domains, the
+    number of the domain of each row and ``domain_names``.
     """
 
     name: str
@@ -34,11 +38,22 @@ class Source:
     test_y: Tensor
     classes: int
     mapped: bool = False
+    names: tuple[str, ...] = ()
+    train_domain: Tensor | None = None
+    test_domain: Tensor | None = None
+    domain_names: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
         """SHA-256 over shapes, images and labels: equal for equal data, wherever and in whatever files it lies."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
-        for tensor in (self.train_x, self.train_y, self.test_x, self.test_y):
+        if self.names:
+            digest.update(json.dumps([self.names, self.domain_names]).encode())
+        domains = [each for each in (self.train_domain, self.test_domain) if each is not None]
+        for tensor in (self.train_x, self.train_y, self.test_x, self.test_y, *domains):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
             for rows in torch.split(tensor, HASHED_AT_ONCE):
                 digest.update(rows.contiguous().cpu().numpy().data)

@@ -8,6 +8,7 @@ twenty permuted tasks cost no more memory than one. The order of every epoch is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -33,16 +34,18 @@ class Phase(NamedTuple):
 class Stream:
     """One benchmark under one seed, ready to be fed to a learner.
 
-    ``x`` and ``test_x`` are uint8 [rows, channels, height, width]; ``maps`` is int64 [domains, height * width] or None
-    where images are shown as they are; ``groups`` is bool [test tasks, classes], the classes of each test task, for
-    the Task-IL read-out; ``sizes`` are the batch sizes of a stream whose order is fixed. A ``mapped`` data set is a
-    file larger than one would like to hold: it stays on the host and only batches go to the device.
+    ``x`` and ``test_x`` are uint8 [rows, channels, height, width] or, of a person's own data, float32 of any ``shape``;
+    ``maps`` is int64 [domains, height * width] or None where images are shown as they are; ``groups`` is bool
+    [test tasks, classes], the classes of each test task, for the Task-IL read-out; ``sizes`` are the batch sizes of a
+    stream whose order is fixed; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
+    ``mapped`` data set is a file larger than one would like to hold: it stays on the host and only batches go to the
+    device.
     """
 
     name: str
     scenario: Scenario
     classes: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     view: View
     source_fingerprint: str
     seed: int
@@ -58,6 +61,8 @@ class Stream:
     sizes: tuple[int, ...] | None = None
     joined: bool = False
     mapped: bool = False
+    names: tuple[str, ...] = ()
+    task_names: tuple[str, ...] = ()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
@@ -129,8 +134,7 @@ class Stream:
     @cached_property
     def _blanks(self) -> bool:
         """Whether a pixel map leaves places blank: a rotation does, a permutation does not."""
-        height, width = self.shape[1:]
-        return self.maps is not None and int(self.maps.max()) == height * width
+        return self.maps is not None and int(self.maps.max()) == math.prod(self.shape[1:])
 
     @cached_property
     def _domains(self) -> tuple[int | None, ...]:

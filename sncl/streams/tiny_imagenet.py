@@ -7,11 +7,8 @@ when it is complete, the labels last, so an interrupted decoding leaves nothing 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import torch
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams.images import Images, broken, contents
+from sncl.streams.images import Images, broken, complete, contents
 
 FOLDER = "tiny-imagenet-200"
 EXPECTED = f"{FOLDER}/ with wnids.txt, train/<wnid>/images/*.JPEG, val/images/*.JPEG and val/val_annotations.txt"
@@ -85,7 +82,7 @@ def _mapped(
             images.parent.mkdir(exist_ok=True)
             labels.unlink(missing_ok=True)
             _decode([path for path, _ in files], images, progress)
-            with _complete(labels) as file:
+            with complete(labels) as file:
                 np.save(file, y)
         except OSError as error:
             raise SnclError(
@@ -112,28 +109,13 @@ def _decode(paths: Sequence[Path], target: Path, progress: Progress | None) -> N
     from concurrent.futures import ThreadPoolExecutor
 
     header = {"descr": "|u1", "fortran_order": False, "shape": (len(paths), 3, SIDE, SIDE)}
-    with _complete(target) as file, ThreadPoolExecutor() as pool:
+    with complete(target) as file, ThreadPoolExecutor() as pool:
         np.lib.format.write_array_header_1_0(file, header)
         for start in range(0, len(paths), DECODED_AT_ONCE):
             images = list(pool.map(_pixels, paths[start : start + DECODED_AT_ONCE]))
             file.write(np.stack(images).transpose(0, 3, 1, 2).tobytes())
             if progress is not None:
                 progress(start + len(images), len(paths))
-
-
-@contextmanager
-def _complete(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write that appears under its name when it is complete, and not at all otherwise.
-
-    Until then it has another name for each process, so that two that decode at once do not write into one file.
-    """
-    partial = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _pixels(path: Path) -> NDArray[np.uint8]:

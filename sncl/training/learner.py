@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +26,12 @@ from sncl.streams.augment import Identity, View, still, viewed
 from sncl.tensors.fields import Fields, Inputs, inputs, mapped, named, pieces, rows, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
+from sncl.training.average import Average
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
 
-FORMAT = 3
+FORMAT = 4
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
 
 
@@ -46,12 +48,20 @@ def choose_device(name: str | torch.device) -> torch.device:
     return device
 
 
+def check_average(average: float, method: Method) -> None:
+    if not 0 <= average < 1:
+        raise SnclError(f"average is 0 (off) or the part of it that each step keeps, below 1, not {average}")
+    if average and not method.averages:
+        raise SnclError(f"{type(method).__name__} stores what its network said in training: use average=0")
+
+
 class _Ready(NamedTuple):
     """What there is once the network is prepared."""
 
     net: Tapped
     optimizer: Optimizer
     engine: Eager
+    average: Average | None
 
 
 class Learner:
@@ -65,6 +75,9 @@ class Learner:
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
     and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
+
+    ``average`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
+    (0.999: about a thousand steps). Training does not change.
     """
 
     def __init__(
@@ -81,6 +94,7 @@ class Learner:
         optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
         precision: str = "auto",
         engine: str = "auto",
+        average: float = 0.0,
     ) -> None:
         if replay < 1:
             raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
@@ -88,6 +102,7 @@ class Learner:
             raise SnclError(f"the step size lr is a positive number, not {lr}")
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
+        check_average(average, self.method)
         self.body = net.to(self.device)
         if self.device.type == "cuda" and all(value.dim() < 5 for value in net.parameters()):
             self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -99,6 +114,7 @@ class Learner:
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
+        self.average = average
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -120,6 +136,7 @@ class Learner:
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
         self._example: Fields = {}  # two rows of the first batch
+        self._averaged = True  # predictions, where there is an average
         self._usual_rows: int | None = None  # of a batch: those of the first one
 
     @property
@@ -152,7 +169,7 @@ class Learner:
         """
         x, y = self._batch(x, y)
         count = y.shape[0]
-        engine = self._prepared().engine
+        _, _, engine, average = self._prepared()
         batch = {**named(x), "y": y, "view": self._uniform("view", count)}
         if self._usual_rows is None:
             self._usual_rows = count
@@ -163,6 +180,8 @@ class Learner:
             incoming = {**named(x), "y": y, **outcome.remember}
             self.memory.admit(incoming, self.random.uniform("admission", count, 3))
         self.steps += 1
+        if average is not None:
+            average.update(self.steps)
         return outcome.losses
 
     def boundary(self, x: Tensor | Mapping[str, Tensor] | None = None, y: Tensor | None = None) -> None:
@@ -197,9 +216,25 @@ class Learner:
         net = self._prepared().net
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
-        with evaluating(net), torch.no_grad():
+        with self.predicting(), torch.no_grad():
             views = (still(self.view, self._moved(part)) for part in pieces(_plain(x), EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
+
+    @contextmanager
+    def as_trained(self) -> Iterator[None]:
+        """Predict with the network as it trains, not with its average."""
+        averaged, self._averaged = self._averaged, False
+        try:
+            yield
+        finally:
+            self._averaged = averaged
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """The network as it predicts: in evaluation mode, and its average where there is one."""
+        net, _, _, average = self._prepared()
+        with evaluating(net), average.in_place() if average is not None and self._averaged else nullcontext():
+            yield
 
     def predict(self, x: Tensor | Mapping[str, Tensor], task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
@@ -215,7 +250,7 @@ class Learner:
 
     def state(self) -> Fields:
         """Every tensor that decides what happens next, by name."""
-        net, optimizer, _ = self._prepared()
+        net, optimizer, _, average = self._prepared()
         moments = {
             f"{number}/{name}": torch.as_tensor(value)
             for number, values in optimizer.state_dict()["state"].items()
@@ -224,6 +259,7 @@ class Learner:
         }
         return {
             **under("network", net.body.state_dict()),
+            **under("average", average.slow if average is not None else {}),
             **under("method", self.method.state_dict()),
             **under("optimizer", moments),
             **under("memory", self.memory.state() if self.memory is not None else {}),
@@ -239,6 +275,7 @@ class Learner:
             "tasks": self.tasks,
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
+            "average": self.average,
             "example": {
                 name: (list(value.shape), str(value.dtype).removeprefix("torch."))
                 for name, value in self._example.items()
@@ -249,7 +286,7 @@ class Learner:
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
         """The inverse of :meth:`state` and :meth:`description`."""
         self.restore_network(state, description)
-        _, optimizer, engine = self._prepared()
+        _, optimizer, engine, _ = self._prepared()
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in within("optimizer", state).items():
             number, _, name = key.partition("/")
@@ -264,7 +301,7 @@ class Learner:
 
     def restore_network(self, state: Fields, description: dict[str, Any]) -> None:
         """Only the network and the method, enough to predict with, also on another device."""
-        ours = {key: self.description()[key] for key in ("format", "method", "memory")}
+        ours = {key: self.description()[key] for key in ("format", "method", "memory", "average")}
         theirs = {key: description.get(key) for key in ours}
         if ours != theirs:
             raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
@@ -274,9 +311,11 @@ class Learner:
         self.prepare(inputs(within("example", state) or zeros))
         while self.tasks < description["tasks"]:
             self._expand()
-        net = self._prepared().net
+        net, _, _, average = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
+            if average is not None:
+                average.load(within("average", state))
             self.method.load_state_dict(within("method", state))
         except RuntimeError as error:
             what = str(error).replace("\n", " ")
@@ -286,7 +325,8 @@ class Learner:
         optimizer = self._make_optimizer(self.method.parameter_groups(net, self.lr))
         step = Step(self.method, net, optimizer, self.memory, self.view, self.precision, observe)
         make_engine = Graph if self.engine == "graph" else Eager
-        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device))
+        average = Average(net.body, self.average) if self.average else None
+        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device), average)
 
     def _expand(self) -> None:
         self.tasks += 1

@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -21,19 +22,21 @@ from torch import Tensor
 
 from sncl.errors import Diverged, SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
-from sncl.networks.gates import open_neurons
+from sncl.networks.gates import open_neurons, unmasked
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
+from sncl.training.board import Board
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.learner import Learner
 from sncl.training.probe import probe
 
 CHECKPOINT = "checkpoint.safetensors"
 LOG = "log.jsonl"
+BOARD = "tensorboard"
 TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
 LOG_LINES = 200  # about how many lines of losses a run writes
-TOLD_MOMENTS = 100  # about how many moves a progress bar makes
+TOLD_SECONDS = 0.2  # between two moments that say nothing but how far a run is
 
 Row = list[float | None]
 
@@ -56,6 +59,17 @@ class Scores:
     seconds: float = 0.0
 
 
+class Evaluation(NamedTuple):
+    """What the last evaluation found: accuracies of the tasks learned by read-out, and what :func:`probe` says."""
+
+    tested: dict[Readout, Row]
+    inside: dict[str, Any]
+
+    def means(self) -> dict[str, float]:
+        """The average over the tasks learned."""
+        return {readout: mean(row) for readout, row in self.tested.items()}
+
+
 class Moment(NamedTuple):
     """What a run tells whoever watches it."""
 
@@ -66,13 +80,28 @@ class Moment(NamedTuple):
     losses: dict[str, float] | None = None
     accuracy: dict[str, float] | None = None
     reading: bool = False  # the data are still being read; steps and total count images
-
-    def is_worth_telling(self) -> bool:
-        """Now and then, not every step."""
-        return self.steps % max(1, self.total // TOLD_MOMENTS) == 0 or self.accuracy is not None
+    epoch: int = 0
+    epochs: int = 1
+    rows: int = 0  # learned since the run was started or resumed
+    memory: tuple[int, int] | None = None  # rows held, and how many may be
+    evaluation: Evaluation | None = None  # when there is a new one, and once when a run is resumed
 
 
 Watch = Callable[[Moment], None]
+
+
+def sparingly(watch: Watch) -> Watch:
+    """Tell of losses and scores, and of all other moments a few in a second."""
+    told = -math.inf
+
+    def tell(moment: Moment) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if moment.losses is not None or moment.accuracy is not None or now - told >= TOLD_SECONDS:
+            told = now
+            watch(moment)
+
+    return tell
 
 
 def schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place, Tensor, bool]]:
@@ -108,16 +137,37 @@ def accuracies(learner: Learner, stream: Stream, tasks: range) -> dict[Readout, 
     return rows
 
 
+def otherwise(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float]]:
+    """The final accuracy without what only matters in evaluation: the average of the weights, the mask of the gates."""
+    tasks = range(stream.test_tasks)
+    ways: dict[str, AbstractContextManager[None]] = {}
+    if learner.average:
+        ways["as_trained"] = learner.as_trained()
+    if not all(bool(layer.all()) for layer in open_neurons(learner.net).values()):
+        ways["unmasked"] = unmasked(learner.net)
+    found: dict[str, dict[Readout, float]] = {}
+    for name, way in ways.items():
+        with way:
+            found[name] = {readout: mean(row) for readout, row in accuracies(learner, stream, tasks).items()}
+    return found
+
+
 def open_fraction(learner: Learner) -> float | None:
     """The part of all gated neurons that is open; None where there are no gates."""
     layers = list(open_neurons(learner.net).values())
     return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers) if layers else None
 
 
+def open_by_layer(learner: Learner) -> dict[str, float] | None:
+    """The part of each gated layer's neurons that is open; None where there are no gates."""
+    return {name: float(layer.float().mean()) for name, layer in open_neurons(learner.net).items()} or None
+
+
 class Log:
     """One JSON object a line; after a crash it is cut back to what the checkpoint knows of."""
 
     def __init__(self, path: Path, length: int) -> None:
+        self.path = path
         try:
             self.file = path.open("ab")
             self.file.truncate(min(length, self.length()))  # never longer: that would fill it up with zeros
@@ -132,6 +182,16 @@ class Log:
 
     def write(self, **entry: Any) -> None:
         self.file.write((json.dumps(entry) + "\n").encode())
+
+    def last(self, event: str) -> dict[str, Any]:
+        """The last entry of this kind; an empty one where there is none."""
+        self.file.flush()
+        for line in reversed(self.path.read_bytes().splitlines()):
+            with suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict) and entry.get("event") == event:
+                    return entry
+        return {}
 
     def length(self) -> int:
         """How many bytes are safely stored; the file's position says something else after a truncation."""
@@ -149,12 +209,13 @@ def run(
     watch: Watch | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_tasks: bool = False,
+    tensorboard: bool = False,
 ) -> Scores:
     """Learn the stream from where ``folder`` says it stopped, or from its beginning.
 
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
     every task and every ``checkpoint_seconds`` (0: behind every batch). ``keep_tasks`` also leaves the network after
-    each task there; it changes nothing else.
+    each task there, ``tensorboard`` a log for TensorBoard; both change nothing else.
     """
     total = total_steps(stream, epochs)
     log_every = max(1, total // LOG_LINES)
@@ -166,13 +227,31 @@ def run(
         learner.restore(tensors, description["learner"])
         start, log_length = Place(*description["place"]), description["log_length"]
         scores = Scores(**description["scores"])
-    with Log(folder / LOG, log_length) as log:
+    with (
+        Log(folder / LOG, log_length) as log,
+        Board(folder / BOARD, learner.steps) if tensorboard else nullcontext() as board,
+    ):
         begun = saved = time.monotonic()
         earlier = scores.seconds
+        rows = 0
+        news = None
+        if scores.matrices:
+            news = Evaluation(learned_rows(stream, start.task - 1, scores), log.last("evaluation"))
+
+        def tell(
+            place: Place, losses: dict[str, float] | None = None, accuracy: dict[str, float] | None = None
+        ) -> None:
+            nonlocal news
+            if watch:
+                where = (learner.steps, total, place.task, stream.tasks)
+                watch(Moment(*where, losses, accuracy, False, place.epoch, epochs, rows, filling(learner), news))
+                news = None
 
         def save(reached: Place) -> None:
             nonlocal saved
             scores.seconds = earlier + time.monotonic() - begun
+            if board is not None:
+                board.flush()
             description = {
                 "experiment": identity,
                 "learner": learner.description(),
@@ -188,30 +267,34 @@ def run(
         if not scores.untrained and stream.boundaries:  # the reference of forward transfer
             learner.prepare(stream.batch(0, torch.arange(2))[0])
             scores.untrained = accuracies(learner, stream, range(stream.test_tasks))
+        if board is not None:
+            board.begin()
         for place, positions, last in schedule(stream, epochs, start):
             losses = learner.learn(*stream.batch(place.task, positions))
+            rows += len(positions)
             if learner.steps % log_every == 0 or last:
                 values = finite(losses, learner.steps)
                 log.write(event="losses", step=learner.steps, task=place.task, epoch=place.epoch, losses=values)
-                if watch:
-                    watch(Moment(learner.steps, total, place.task, stream.tasks, losses=values))
-            elif watch:
-                watch(Moment(learner.steps, total, place.task, stream.tasks))
+                if board is not None:
+                    board.losses(learner.steps, rows, values, filling(learner))
+                tell(place, losses=values)
+            else:
+                tell(place)
             if last:
                 if stream.boundaries:
                     learner.boundary(*task_rows(learner, stream, place.task))
-                score(learner, stream, place.task, scores, log)
-                if watch:
-                    learned = len(learned_after(stream, place.task))
-                    averages: dict[str, float] = {
-                        readout: mean(rows[-1][:learned]) for readout, rows in scores.matrices.items()
-                    }
-                    watch(Moment(learner.steps, total, place.task, stream.tasks, accuracy=averages))
+                inside = score(learner, stream, place.task, scores, log)
+                news = Evaluation(learned_rows(stream, place.task, scores), inside)
+                if board is not None:
+                    board.evaluation(learner, news.tested, scores.matrices if stream.boundaries else {})
+                tell(place, accuracy=news.means())
             if last or time.monotonic() - saved >= checkpoint_seconds:
                 finite(losses, learner.steps)
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     keep_network(learner, place.task, folder, identity)
                 save(following(place, last))
+            if last and board is not None:
+                board.begin()
     return scores
 
 
@@ -238,8 +321,19 @@ def tested_after(stream: Stream, task: int) -> range:
     return range(min(task + 2, stream.test_tasks) if stream.boundaries else stream.test_tasks)
 
 
-def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log) -> None:
-    """Test what is to be tested behind this task."""
+def learned_rows(stream: Stream, task: int, scores: Scores) -> dict[Readout, Row]:
+    """The last accuracies of the tasks seen, by read-out."""
+    learned = len(learned_after(stream, task))
+    return {readout: rows[-1][:learned] for readout, rows in scores.matrices.items()}
+
+
+def filling(learner: Learner) -> tuple[int, int] | None:
+    """How many rows the memory holds and how many it may hold, which the host knows; None where there is none."""
+    return (len(learner.memory), learner.memory.capacity) if learner.memory is not None else None
+
+
+def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log) -> dict[str, Any]:
+    """Test what is to be tested behind this task; what the network and its memory look like inside."""
     rows = accuracies(learner, stream, tested_after(stream, task))
     for readout, row in rows.items():
         scores.matrices.setdefault(readout, []).append(row)
@@ -247,6 +341,7 @@ def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log)
     if fraction is not None:
         scores.open_by_task.append(fraction)
     remembered = len(learner.memory) if learner.memory is not None else 0
+    inside = probe(learner, stream, learned_after(stream, task))
     log.write(
         event="evaluation",
         step=learner.steps,
@@ -254,8 +349,9 @@ def score(learner: Learner, stream: Stream, task: int, scores: Scores, log: Log)
         accuracy=rows,
         memory=remembered,
         active_fraction=fraction,
-        **probe(learner, stream, learned_after(stream, task)),
+        **inside,
     )
+    return inside
 
 
 def finite(losses: Fields, step: int) -> dict[str, float]:

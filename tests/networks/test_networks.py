@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.networks.gates import Gate, attach_gates, divergence, gates, natural_step, open_neurons
+from sncl.networks.gates import Gate, attach_gates, divergence, gates, natural_step, open_neurons, unmasked
 from sncl.networks.layers import find_sites
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
@@ -123,6 +123,26 @@ def test_natural_steps_end_where_noise_and_divergence_balance() -> None:
         assert gate.is_open().tolist() == [False, True, True, True]  # open where rho > eta / 2
 
 
+def test_with_commitment_noise_stays_where_it_is_in_doubt() -> None:
+    """lambda = eta / rho - 1: closed below eta / 2 as ever, and no noise above eta."""
+    torch.manual_seed(0)
+    eta, relevance = 0.02, torch.tensor([0.008, 0.0125, 0.016, 0.04, 0.4])
+    gate = Gate(5, parameterisation="lambda", start=0.3, generator=generator(0))
+    with torch.no_grad():
+        gate.mu.fill_(1.0)
+    found = []
+    for number in range(4000):
+        (relevance * (gate(torch.ones(256, 5)) - 1).square() / 2).sum(1).mean().backward()
+        natural_step([gate], torch.tensor(eta), step=0.02, commitment=1.0)
+        gate.log_spread.grad = None
+        if number >= 3000:
+            found.append(gate.log_lambda().detach().exp())
+    reached = torch.stack(found).mean(0)
+    torch.testing.assert_close(reached[1:3], eta / relevance[1:3] - 1, rtol=0.15, atol=0)
+    assert reached[3] < 0.05 and reached[4] < 0.02
+    assert gate.is_open().tolist() == [False, True, True, True, True]
+
+
 def test_neurons_that_are_worth_little_are_closed() -> None:
     gate = Gate(3, parameterisation="lambda", generator=generator(0))
     eta, lambdas = 1e-3, torch.tensor([1e-3, 1e-2, 1e-1])
@@ -133,6 +153,19 @@ def test_neurons_that_are_worth_little_are_closed() -> None:
         gate.cut.zero_()
         natural_step([gate], torch.tensor(eta), step=0.0, worth=worth)
         assert int((~gate.is_open()).sum()) == closed
+
+
+def test_closed_neurons_speak_at_their_mean_where_the_mask_is_off() -> None:
+    net = attach_gates(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), torch.zeros(1, 2)).eval()
+    gate = next(gate for _, gate in gates(net))
+    x = torch.randn(4, 2)
+    open_says = net(x)
+    with torch.no_grad():
+        gate.log_spread[1] = 9.0
+    masked = net(x)
+    with unmasked(net):
+        assert torch.equal(net(x), open_says)
+    assert torch.equal(net(x), masked) and not torch.equal(masked, open_says)
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((5, 3), -1), ((5, 3, 4, 4), 1), ((5, 7, 3), -1)])

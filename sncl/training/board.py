@@ -1,0 +1,109 @@
+"""A run as TensorBoard shows it: losses, accuracies, memory, gates and speed, written while it learns.
+
+What is written follows the checkpoint as the log does: it is on the disk before a checkpoint is, and a run that is
+resumed tells TensorBoard to forget what came behind the checkpoint, so that no step is there twice. Gates are looked at
+when a task ends, where a run waits for its device anyway.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from sncl.errors import SnclError
+from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.metrics import Matrix, Row, forgetting
+from sncl.networks.gates import gates
+from sncl.training.learner import Learner
+
+FLUSH_SECONDS = 10  # until TensorBoard can see what was written
+
+
+def check_tensorboard() -> None:
+    """Refuse to write what could not be written, before the runs."""
+    if find_spec("tensorboard") is None:
+        raise SnclError("--tensorboard needs the package tensorboard: pip install sncl[tensorboard]")
+
+
+def await_next_second(folder: Path) -> None:
+    """Let this second pass if a file of it is there.
+
+    TensorBoard reads files in the order of their names, which begin with the second they were made in; only if this one
+    comes last does it purge the others.
+    """
+    now = time.time()
+    if any(folder.glob(f"events.out.tfevents.{int(now)}.*")):
+        time.sleep(int(now) + 1 - now)
+
+
+class Board:
+    """The event file of one run that has made ``steps`` steps; what an earlier process wrote of later ones is void."""
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        check_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        await_next_second(folder)
+        self.writer = SummaryWriter(str(folder), purge_step=steps + 1, flush_secs=FLUSH_SECONDS)
+        self.steps, self.rows, self.since = steps, 0, time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.writer.close()
+
+    def flush(self) -> None:
+        self.writer.flush()
+
+    def begin(self) -> None:
+        """Training starts or goes on now: what came before does not count in its speed."""
+        self.since = time.monotonic()
+
+    def losses(self, step: int, rows: int, values: dict[str, float], memory: tuple[int, int] | None) -> None:
+        """A line of losses behind ``step`` steps, and the speed since the last one.
+
+        ``rows`` were learned since the run was started or resumed; ``memory`` holds so many rows of so many.
+        """
+        now = time.monotonic()
+        for name, value in values.items():
+            self.writer.add_scalar(f"loss/{name}", value, step)
+        seconds = max(now - self.since, 1e-9)
+        self.writer.add_scalar("speed/steps per second", (step - self.steps) / seconds, step)
+        self.writer.add_scalar("speed/rows per second", (rows - self.rows) / seconds, step)
+        if memory is not None:
+            self.writer.add_scalar("memory/rows", memory[0], step)
+            self.writer.add_scalar("memory/filled", memory[0] / memory[1], step)
+        self.steps, self.rows, self.since = step, rows, now
+
+    def evaluation(
+        self,
+        learner: Learner,
+        tested: Mapping[Readout, Row],
+        matrices: Mapping[Readout, Matrix],
+    ) -> None:
+        """Accuracies of the tasks learned, what was forgotten by ``matrices``, and the gates."""
+        step = learner.steps
+        for readout, row in tested.items():
+            known = [value for value in row if value is not None]
+            self.writer.add_scalar(f"accuracy/{readout}/mean", sum(known) / len(known), step)
+            for task, value in enumerate(row, start=1):
+                if value is not None:
+                    self.writer.add_scalar(f"accuracy/{readout}/task {task:02d}", value, step)
+        for readout, matrix in matrices.items():
+            if (lost := forgetting(matrix)) is not None:
+                self.writer.add_scalar(f"forgetting/{readout}", lost, step)
+        with torch.no_grad():
+            found = {name: (gate.log_lambda().cpu(), gate.is_open().cpu()) for name, gate in gates(learner.net.body)}
+        for name, (log_lambda, is_open) in found.items():
+            self.writer.add_scalar(f"open neurons/{name}", int(is_open.sum()), step)
+            self.writer.add_histogram(f"log lambda/{name}", log_lambda, step)
+        if found:
+            everything = torch.cat([is_open for _, is_open in found.values()])
+            self.writer.add_scalar("open neurons/part of all", float(everything.double().mean()), step)
