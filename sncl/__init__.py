@@ -1,9 +1,12 @@
 """sncl: neural networks that learn from a stream without forgetting.
 
+>>> import torch
 >>> from sncl import Learner
+>>> net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+>>> x, y = torch.rand(32, 20), torch.randint(0, 10, (32,))
 >>> learner = Learner(net, "sncl", memory=500)
->>> learner.learn(x, y)
->>> learner.predict(x)
+>>> losses = learner.learn(x, y)
+>>> labels = learner.predict(x)
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sncl.errors import SnclError
+    from sncl.estimator import ContinualClassifier, SNCLClassifier
     from sncl.memory.memory import Memory
     from sncl.networks.gates import attach_gates
     from sncl.streams.benchmarks import build as stream
@@ -20,12 +24,23 @@ if TYPE_CHECKING:
     from sncl.training.learner import Learner
 
 __version__ = "0.1.0"
-__all__ = ["Learner", "Memory", "SnclError", "attach_gates", "follow", "stream"]
+__all__ = [
+    "ContinualClassifier",
+    "Learner",
+    "Memory",
+    "SNCLClassifier",
+    "SnclError",
+    "attach_gates",
+    "follow",
+    "stream",
+]
 
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
+    "ContinualClassifier": ("sncl.estimator", "ContinualClassifier"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
+    "SNCLClassifier": ("sncl.estimator", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
     "attach_gates": ("sncl.networks.gates", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),

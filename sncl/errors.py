@@ -8,5 +8,9 @@ class SnclError(Exception):
     """
 
 
+class BadInput(SnclError, ValueError):
+    """The same where scikit-learn is spoken, which expects a ``ValueError``."""
+
+
 class Diverged(SnclError):
     """A run whose losses or weights are no numbers any more: its settings are to blame, not where it ran."""

@@ -99,6 +99,11 @@ class Memory:
             self._rows[name][: len(value)] = value
         self.count = self.count._replace(base=rows(content))
 
+    def reshape(self, fields: Fields) -> None:
+        """Keep these fields [capacity, ...] in another shape from now on."""
+        for name, value in fields.items():
+            self._rows[name] = torch.cat([value, torch.zeros_like(value[:1])]).to(self._rows[name])
+
     def content(self) -> Fields:
         """The stored rows."""
         return {name: stored[: len(self)] for name, stored in self.fields.items()}

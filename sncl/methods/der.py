@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses, logit_distance
+from sncl.methods.method import Growth, Method, Outcome
+from sncl.methods.terms import label_losses, logit_distance, with_new_classes
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
 
@@ -32,3 +32,7 @@ class DER(Method):
         if past and self.labels:
             losses["past_labels"] = self.labels * label_losses(there[1].logits, past[1]["y"]).mean()
         return Outcome(losses, remember={"logits": here.logits})
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        super().grow(net, growth)
+        return {"logits": with_new_classes(growth.stored["logits"], growth.outputs)} if growth.stored else {}

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sncl.methods.gradients import per_sample_gradients, trained, weight_vector
-from sncl.methods.method import Ending, Method, Outcome
+from sncl.methods.gradients import carried, per_sample_gradients, trained, weight_vector
+from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs, pieces
@@ -69,6 +69,12 @@ class OEWC(Method):
         self.fisher.mul_(self.decay).add_(found / len(ending.rows["y"]))
         self.anchor.copy_(weight_vector(net).detach())
         return None
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        before = trained(net)
+        changed = super().grow(net, growth)
+        self.fisher, self.anchor = carried(self.fisher, before, net, 0.0), carried(self.anchor, before, net)
+        return changed
 
 
 def squared_gradients(net: Tapped, x: Inputs, y: Tensor) -> Tensor:

@@ -57,6 +57,18 @@ def weight_vector(net: nn.Module) -> Tensor:
     return torch.cat([value.flatten() for value in trained(net)])
 
 
+def carried(vector: Tensor, before: list[nn.Parameter], net: nn.Module, new: float | None = None) -> Tensor:
+    """A vector in the order of the parameters ``before``, in that of a network which got more since. [parameters]
+
+    At new parameters it has the value ``new``, or theirs.
+    """
+    parts = dict(zip(before, vector.split([value.numel() for value in before]), strict=True))
+    for value in trained(net):
+        if value not in parts:
+            parts[value] = value.detach().flatten() if new is None else vector.new_full((value.numel(),), new)
+    return torch.cat([parts[value] for value in trained(net)])
+
+
 def gradient_of(net: Tapped, loss: Tensor) -> Tensor:
     """The gradient of a loss as one vector; zero where it does not reach. [parameters]"""
     wanted = trained(net)

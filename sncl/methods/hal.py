@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sncl.errors import SnclError
-from sncl.methods.method import Ending, Method, Outcome
-from sncl.methods.terms import joined, label_losses
+from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.terms import joined, label_losses, padded
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Activations, Tapped, evaluating
 from sncl.tensors.fields import Fields, Inputs
@@ -115,6 +115,15 @@ class HAL(Method):
         classes = len(self.present)
         self.anchors = torch.cat([self.anchors, torch.zeros_like(self.anchors[:classes])])
         self.used = torch.cat([self.used, torch.zeros_like(self.used[:classes])])
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        classes = len(self.present)
+        copies = torch.arange(growth.outputs, device=self.anchors.device) % classes
+        self.anchors = self.anchors.unflatten(0, (-1, classes))[:, copies].flatten(0, 1)
+        used = self.used.unflatten(0, (-1, classes))
+        self.used = padded(used.T, growth.outputs).T.flatten()
+        self.present = padded(self.present, growth.outputs)
+        return super().grow(net, growth)
 
     def _make_anchors(self, net: Tapped, y: Tensor, ending: Ending) -> Tensor:
         """One anchor for each of the classes ``y``."""

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.memory.admission import AtBoundaries
-from sncl.methods.method import Ending, Method, Outcome
-from sncl.methods.terms import joined
+from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.terms import joined, padded
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs, named, picked, pieces
@@ -115,6 +115,14 @@ class ICaRL(Method):
         self.learned.copy_(self.seen)
         self.old.load_state_dict(net.body.state_dict())
         return content
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        growth.widen(self.old)
+        self.seen, self.learned, self.kept = (
+            padded(each, growth.outputs) for each in (self.seen, self.learned, self.kept)
+        )
+        self.means = padded(self.means, growth.outputs)
+        return super().grow(net, growth)
 
     def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         logits, features = net(x)

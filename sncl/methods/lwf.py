@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sncl.methods.method import Ending, Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.terms import label_losses, padded
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs
 
@@ -73,6 +73,11 @@ class LwF(Method):
         self.before.load_state_dict(net.body.state_dict())
         self.known.copy_(self.seen)
         return None
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        growth.widen(self.before)
+        self.seen, self.known = (padded(each, growth.outputs) for each in (self.seen, self.known))
+        return super().grow(net, growth)
 
     def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         """The training left the units of classes that never came as they were, so they stand behind all others."""

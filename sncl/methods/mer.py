@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.gradients import trained, weight_vector
-from sncl.methods.method import Method, Outcome
+from sncl.methods.method import Growth, Method, Outcome
 from sncl.methods.terms import joined, label_losses
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
@@ -55,6 +55,12 @@ class MER(Method):
 
     def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
         return super().parameter_groups(net, self.beta * lr)
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        changed = super().grow(net, growth)
+        if self.gamma != 1:
+            self.start = weight_vector(net).detach()
+        return changed
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         if self.gamma != 1:

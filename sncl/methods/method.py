@@ -42,6 +42,18 @@ class Ending(NamedTuple):
     generator: torch.Generator
 
 
+class Growth(NamedTuple):
+    """Outputs for new classes, which come between two batches.
+
+    ``outputs`` is how many there will be; ``widen`` adds them to the network or a copy of it, behind the others;
+    ``stored`` are the memory's fields, each [capacity, ...], and empty when a run is resumed.
+    """
+
+    outputs: int
+    widen: Callable[[nn.Module], object]
+    stored: Fields
+
+
 class Method(nn.Module, ABC):
     """A continual-learning method. It sees no optimiser, memory, stream, log or device.
 
@@ -61,6 +73,7 @@ class Method(nn.Module, ABC):
     averages: ClassVar[bool] = True  # what it stores for predictions fits the average of the weights too
     coarse: ClassVar[bool] = True  # learns with passes in bfloat16 too
     expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
+    grows: ClassVar[bool] = True  # outputs for new classes may be added at any time, in :meth:`grow`
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +113,14 @@ class Method(nn.Module, ABC):
 
     def expand(self, net: Tapped) -> None:
         """Grow by what one more task needs; called behind :meth:`at_boundary`, and as often when a run is resumed."""
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        """Get outputs for new classes; as often when a run is resumed.
+
+        What a method keeps for each class or weight grows along. Returned are the stored fields that change.
+        """
+        growth.widen(net.body)
+        return {}
 
     def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         """Logits for evaluation; ``task`` is known in the Task-IL setting only. [rows, classes]"""

@@ -32,6 +32,7 @@ class PNN(Method):
     needs_task_at_test = True
     coarse = False  # on seq-cifar10 its loss became nan early in the second task, with all of three seeds
     expands = True
+    grows = False  # a frozen column has the outputs it was learned with
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         return Tapped(Progressive(net))

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sncl.methods.gradients import gradient_vector, weight_vector
-from sncl.methods.method import Ending, Method, Outcome
+from sncl.methods.gradients import carried, gradient_vector, trained, weight_vector
+from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
@@ -81,3 +81,10 @@ class SI(Method):
         self.start.copy_(weights)
         self.path.zero_()
         return None
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        before = trained(net)
+        changed = super().grow(net, growth)
+        self.importance, self.path = (carried(each, before, net, 0.0) for each in (self.importance, self.path))
+        self.start = carried(self.start, before, net)
+        return changed

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
-from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import feature_distance, label_losses, logit_distance
+from sncl.methods.method import Growth, Method, Outcome
+from sncl.methods.terms import feature_distance, label_losses, logit_distance, with_new_classes
 from sncl.networks.gates import (
     INITIAL_LOG_SPREAD,
     Gate,
@@ -167,6 +167,10 @@ class SNCL(Method):
             for gate in self.gates:
                 gate.log_spread.grad = None  # which the optimiser does not know
         self.seen += now["y"].shape[0]
+
+    def grow(self, net: Tapped, growth: Growth) -> Fields:
+        super().grow(net, growth)
+        return {"logits": with_new_classes(growth.stored["logits"], growth.outputs)} if growth.stored else {}
 
     def pull(self) -> Tensor:
         """The weight of the divergence now: eta, released by the rows seen."""

@@ -32,6 +32,7 @@ _JOINING = ("Add", "NativeBatchNorm", "CudnnBatchNorm", "NativeGroupNorm", "Nati
 _SCALING = ("Relu", "LeakyRelu", "Elu", "Gelu", "Silu", "Hardswish", "Hardtanh", "Mul", "MaxPool", "AvgPool", "Mean")
 _SHAPING = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Select", "Slice", "Div", "LogSoftmax", "Softmax")
 _MOVING = ("Index", "Gather", "Permute", "Transpose", "Expand", "Split", "Unbind", "ToCopy", "T")
+_TO_LOGITS = (*_JOINING, *_SHAPING, *_MOVING, "Mul", "Mean")
 # Nonlinearities that are functions, not modules: of zero they make zero, so a gate may stand in front of them.
 _FUNCTIONS = ("Relu", "LeakyRelu", "Elu", "Gelu", "Silu", "Hardswish", "Hardtanh", "Tanh", "Mish")
 _ATTENTION = ("ScaledDotProduct", "Softmax")
@@ -113,11 +114,10 @@ class _Wiring:
             if recorder.calls and (name in named or any(made.node in self.nodes for made in recorder.calls))
         }
         self.neurons = {made.node: name for name, calls in self.calls.items() for made in calls if _makes_neurons(made)}
-        through = _JOINING + _SHAPING + _MOVING + ("Mul", "Mean")
-        self.logits = reached(self.output, self.neurons, through)
+        self.logits = reached(self.output, self.neurons, _TO_LOGITS)
         self.attention = set().union(
             *(
-                reached(parent, self.neurons, (*through, "Bmm", "UnsafeView", "Mm"))
+                reached(parent, self.neurons, (*_TO_LOGITS, "Bmm", "Mm"))
                 for node in self.nodes
                 if node.name().startswith(_ATTENTION)
                 for parent, _ in node.next_functions
@@ -200,6 +200,13 @@ def _finished(wiring: _Wiring) -> dict[str, set[str]]:
     if not any(finished.values()):  # no nonlinearity was recognised: gate the linear maps themselves
         finished = {name: {name} for name in wiring.neurons.values() if name not in wiring.attention}
     return finished
+
+
+def logit_layers(net: nn.Module, example: Inputs) -> set[str]:
+    """The linear maps and convolutions whose channels are the logits, or are added up to them."""
+    wiring = _Wiring(net, example)
+    found = reached(wiring.output, wiring.neurons, (*_TO_LOGITS, "AvgPool", "AdaptiveAvgPool"))
+    return {name for name in found if isinstance(wiring.calls[name][0].module, nn.Linear | _CONVOLUTION)}
 
 
 def find_sites(net: nn.Module, example: Inputs) -> list[Site]:

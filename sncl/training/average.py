@@ -31,6 +31,14 @@ class Average:
         self.slow: Fields = {name: value.clone() for name, value in self.live.items()}
 
     @torch.no_grad()
+    def take_over(self, earlier: Average) -> None:
+        """Go on from the average of the same network before it grew, whatever its tensors are called now."""
+        known = {value.data_ptr(): earlier.slow[name] for name, value in earlier.live.items()}
+        for name, value in self.live.items():
+            if value.data_ptr() in known:
+                self.slow[name].copy_(known[value.data_ptr()])
+
+    @torch.no_grad()
     def update(self, steps: int) -> None:
         """Take in the network as it is after so many steps."""
         decay = min(self.decay, (1 + steps) / (10 + steps))

@@ -63,11 +63,25 @@ def checksum(tensors: Fields, description: str) -> str:
     return f"{value:08x}"
 
 
-def write_checkpoint(path: Path, tensors: Fields, description: dict[str, Any]) -> None:
-    """Write tensors and a JSON description as one file."""
+def pack(tensors: Fields, description: dict[str, Any]) -> bytes:
+    """Tensors and a JSON description as the content of one file."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(description)
-    write_atomically(path, save(plain, metadata={HEADER: text, CHECKSUM: checksum(plain, text)}))
+    return save(plain, metadata={HEADER: text, CHECKSUM: checksum(plain, text)})
+
+
+def unpack(content: bytes) -> tuple[Fields, dict[str, Any]]:
+    """The inverse of :func:`pack`; an error of some kind if this is not what it made."""
+    tensors = load(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+    if checksum(tensors, header[HEADER]) != header[CHECKSUM]:
+        raise ValueError("its checksum does not fit")
+    return tensors, json.loads(header[HEADER])
+
+
+def write_checkpoint(path: Path, tensors: Fields, description: dict[str, Any]) -> None:
+    """Write tensors and a JSON description as one file."""
+    write_atomically(path, pack(tensors, description))
 
 
 def read_checkpoint(path: Path) -> tuple[Fields, dict[str, Any]]:
@@ -76,12 +90,7 @@ def read_checkpoint(path: Path) -> tuple[Fields, dict[str, Any]]:
     Read in one go: ``safe_open`` opens the file twice, and may find an old header and new tensors beside a writer.
     """
     try:
-        content = path.read_bytes()
-        tensors = load(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-        if checksum(tensors, header[HEADER]) != header[CHECKSUM]:
-            raise ValueError("its checksum does not fit")
-        return tensors, json.loads(header[HEADER])
+        return unpack(path.read_bytes())
     except FileNotFoundError as error:
         raise SnclError(f"there is no checkpoint {path}") from error
     except (SafetensorError, OSError, ValueError, KeyError) as error:

@@ -20,6 +20,27 @@ class Optimizer(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
+def carry_moments(
+    old: Optimizer, groups: list[dict[str, Any]], new: Optimizer, new_groups: list[dict[str, Any]]
+) -> None:
+    """Give an optimiser of more parameters what another knows of those it had, and its options.
+
+    ``groups`` and ``new_groups`` are what the two were made from. A state numbers its parameters in that order.
+    """
+    known, fresh = old.state_dict(), new.state_dict()
+    places = {parameter: place for place, parameter in enumerate(_parameters(new_groups))}
+    state = {places[each]: known["state"][n] for n, each in enumerate(_parameters(groups)) if n in known["state"]}
+    options = [
+        theirs | {"params": ours["params"]}
+        for theirs, ours in zip(known["param_groups"], fresh["param_groups"], strict=True)
+    ]
+    new.load_state_dict({"state": state, "param_groups": options})
+
+
+def _parameters(groups: list[dict[str, Any]]) -> list[Tensor]:
+    return [parameter for group in groups for parameter in group["params"]]
+
+
 class Descent:
     """theta <- theta - lr * gradient, for groups ``{"params": [...], "lr": ...}``."""
 

@@ -1,14 +1,18 @@
 """The learner: a network that learns from a stream without forgetting.
 
->>> learner = Learner(net, "sncl", memory=500)
->>> for x, y in stream:
-...     learner.learn(x, y)
->>> learner.predict(x)
+>>> net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))
+>>> learner = Learner(net, "sncl", memory=500, grow=True)
+>>> for number in range(5):  # batches that come, with classes nobody knew of
+...     losses = learner.learn(torch.rand(32, 20), torch.randint(number + 1, (32,)))
+>>> learner.predict(torch.rand(3, 20)).shape
+torch.Size([3])
+>>> learner.outputs
+5
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,20 +23,23 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Ending, Method
+from sncl.methods.method import Ending, Growth, Method
 from sncl.methods.table import make
-from sncl.networks.taps import Tapped, evaluating
+from sncl.networks.output import find_output, widen
+from sncl.networks.taps import Tapped, call, evaluating
 from sncl.streams.augment import Identity, View, still, viewed
 from sncl.tensors.fields import Fields, Inputs, inputs, mapped, named, pieces, rows, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.average import Average
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.descent import Descent, Optimizer
+from sncl.training.descent import Descent, Optimizer, carry_moments
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
+from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, called, refuse_gaps, short
 
 FORMAT = 4
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
+MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -72,6 +79,10 @@ class Learner:
     (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
     parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
 
+    Inputs are tensors or arrays, or a dictionary of them, whose parts become keyword arguments of the network. Without
+    a view, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the network
+    has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
+
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
     and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
@@ -95,11 +106,14 @@ class Learner:
         precision: str = "auto",
         engine: str = "auto",
         average: float = 0.0,
+        grow: bool = False,
     ) -> None:
         if replay < 1:
             raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
         if not lr > 0:
             raise SnclError(f"the step size lr is a positive number, not {lr}")
+        if next(net.parameters(), None) is None:
+            raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         check_average(average, self.method)
@@ -111,6 +125,13 @@ class Learner:
             engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
         )
         self._chooses_engine = engine == "auto"
+        if grow and not self.method.grows:
+            raise SnclError(
+                f"{type(self.method).__name__} cannot get outputs for new classes; give the network outputs for all "
+                "classes, and leave grow=True out"
+            )
+        self.grows = grow
+        self.grown: list[int] = []  # how many outputs there were after each time they were added
         self.view = view or Identity()
         self.lr = lr
         self.replay = replay
@@ -138,35 +159,54 @@ class Learner:
         self._example: Fields = {}  # two rows of the first batch
         self._averaged = True  # predictions, where there is an average
         self._usual_rows: int | None = None  # of a batch: those of the first one
+        self._output = ""  # the name of the layer that yields the logits, if it may grow
 
     @property
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
         return self._prepared().net
 
-    def prepare(self, x: Tensor | Mapping[str, Tensor]) -> None:
+    def prepare(self, x: Rows) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
-            x = self._moved(mapped(lambda part: part[:2], _plain(x)))
-            self._example = named(mapped(torch.clone, x))
+            x = mapped(self._first_rows, as_inputs(x))
             seen = still(self.view, x)
+            self._try_out(x, seen)
+            if self.grows:
+                self._output = find_output(self.body, seen)
+            if self._chooses_engine and (not isinstance(x, Tensor) or x.dtype == torch.int64):
+                self.engine = "eager"  # language networks ask for values, which a graph cannot answer
+            self._example = named(x)
             net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
-                logits = self.method.predict(net, seen, task=0)
-            if logits.dim() != 2 or logits.shape[0] != rows(x):
-                shape = list(logits.shape)
-                raise SnclError(f"the network returns {shape} for {rows(x)} rows; logits are [rows, classes]")
-            self.outputs = logits.shape[1]
-            if self._chooses_engine and (not isinstance(x, Tensor) or x.dtype == torch.int64):
-                self.engine = "eager"  # language networks ask for values, which a graph cannot answer
+                self.outputs = self.method.predict(net, seen, task=0).shape[1]
             self._optimise(net)
 
-    def learn(self, x: Tensor | Mapping[str, Tensor], y: Tensor) -> Fields:
-        """Learn from one batch of inputs and integer labels; returns the losses by name.
+    def grow(self, outputs: int) -> None:
+        """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
 
-        Several inputs are a dictionary, whose tensors become keyword arguments of the network.
+        All else stays: the logits of the old outputs and the optimiser's moments are the same bits, and the new
+        outputs start at zero for every row. :meth:`learn` does this by itself for labels it does not know.
         """
+        net, optimizer, _, _ = self._prepared()
+        if not self.grows:
+            raise SnclError("this learner's outputs are fixed; make it with grow=True")
+        if outputs > self.outputs:
+            added = outputs - self.outputs
+            groups = self.method.parameter_groups(net, self.lr)
+            stored = {} if self.memory is None else self.memory.fields
+            growth = Growth(outputs, lambda body: widen(body, self._output, added), stored)
+            changed = self.method.grow(net, growth)
+            if self.memory is not None:
+                self.memory.reshape(changed)
+            self.outputs = outputs
+            self.grown.append(outputs)
+            self._optimise(net)
+            carry_moments(optimizer, groups, self._prepared().optimizer, self.method.parameter_groups(net, self.lr))
+
+    def learn(self, x: Rows, y: Rows) -> Fields:
+        """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
         count = y.shape[0]
         _, _, engine, average = self._prepared()
@@ -184,7 +224,7 @@ class Learner:
             average.update(self.steps)
         return outcome.losses
 
-    def boundary(self, x: Tensor | Mapping[str, Tensor] | None = None, y: Tensor | None = None) -> None:
+    def boundary(self, x: Rows | None = None, y: Rows | None = None) -> None:
         """Say that a task has ended. Optional, except for methods that need boundaries.
 
         ``x`` and ``y`` are all rows of the task, for the methods that look at them once more.
@@ -208,7 +248,7 @@ class Learner:
         self._expand()
         self._prepared().engine.forget()
 
-    def logits(self, x: Tensor | Mapping[str, Tensor], task: int | None = None) -> Tensor:
+    def logits(self, x: Rows, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the rows belong to, for methods that must be told.
@@ -216,8 +256,9 @@ class Learner:
         net = self._prepared().net
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
+        x = self._checked(as_inputs(x))
         with self.predicting(), torch.no_grad():
-            views = (still(self.view, self._moved(part)) for part in pieces(_plain(x), EVALUATION_ROWS))
+            views = (still(self.view, self._moved(part)) for part in pieces(x, EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
 
     @contextmanager
@@ -236,7 +277,7 @@ class Learner:
         with evaluating(net), average.in_place() if average is not None and self._averaged else nullcontext():
             yield
 
-    def predict(self, x: Tensor | Mapping[str, Tensor], task: int | None = None) -> Tensor:
+    def predict(self, x: Rows, task: int | None = None) -> Tensor:
         """The most likely class of each row. [rows]"""
         return self.logits(x, task).argmax(1)
 
@@ -276,11 +317,9 @@ class Learner:
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
             "average": self.average,
-            "example": {
-                name: (list(value.shape), str(value.dtype).removeprefix("torch."))
-                for name, value in self._example.items()
-            },
+            "example": {name: [list(value.shape), short(value.dtype)] for name, value in self._example.items()},
             "rows": self._usual_rows,
+            "grown": self.grown,
         }
 
     def restore(self, state: Fields, description: dict[str, Any]) -> None:
@@ -311,6 +350,13 @@ class Learner:
         self.prepare(inputs(within("example", state) or zeros))
         while self.tasks < description["tasks"]:
             self._expand()
+        grown = description.get("grown", [])
+        if self.grown != grown[: len(self.grown)]:
+            raise SnclError(
+                f"this checkpoint belongs to another learner: its outputs grew to {grown}, here {self.grown}"
+            )
+        for outputs in grown[len(self.grown) :]:
+            self.grow(outputs)
         net, _, _, average = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
@@ -326,6 +372,8 @@ class Learner:
         step = Step(self.method, net, optimizer, self.memory, self.view, self.precision, observe)
         make_engine = Graph if self.engine == "graph" else Eager
         average = Average(net.body, self.average) if self.average else None
+        if average is not None and self._ready is not None and self._ready.average is not None:
+            average.take_over(self._ready.average)
         self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device), average)
 
     def _expand(self) -> None:
@@ -346,26 +394,82 @@ class Learner:
     def _moved(self, x: Inputs) -> Inputs:
         return mapped(lambda part: part.to(self.device), x)
 
-    def _batch(self, x: Tensor | Mapping[str, Tensor], y: Tensor) -> tuple[Inputs, Tensor]:
-        x = _plain(x)
+    def _first_rows(self, x: Tensor) -> Tensor:
+        """Two rows of their own, on the device; without a view in the precision of the network."""
+        x = x[:2].to(self.device, copy=True)
+        if x.is_floating_point() and isinstance(self.view, Identity):
+            x = x.to(next(self.body.parameters()).dtype)
+        return x
+
+    def _batch(self, x: Rows, y: Rows) -> tuple[Inputs, Tensor]:
+        x, y = as_inputs(x), as_labels(y)
         for name, value in named(x).items():
-            if value.shape[:1] != y.shape or value.shape[0] == 0:
-                what = "x" if name == "x" else repr(name.removeprefix("x/"))
+            if value.shape[:1] != y.shape:
                 raise SnclError(
-                    f"{what} and y need the same number of rows, and y one label a row: got {list(value.shape)}, "
-                    f"{list(y.shape)}"
+                    f"{called(name)} and y need the same number of rows, and y one label a row: got "
+                    f"{list(value.shape)}, {list(y.shape)}"
                 )
-        if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
-        x, y = mapped(lambda part: upload(part, self.device), x), upload(y.to(torch.int64), self.device)
         self.prepare(x)
-        if self.memory is not None:
-            _check_shapes(named(x), self._example)
-        if self.device.type == "cpu":  # reading values back would stall a GPU at every step
-            low, high = (int(value) for value in y.aminmax())
-            if low < 0 or high >= self.outputs:
-                raise SnclError(f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs")
-        return x, y
+        x = self._checked(x)
+        if y.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
+            self._meet(*(int(value) for value in y.aminmax()))
+        return mapped(lambda part: upload(part, self.device), x), upload(y, self.device)
+
+    def _meet(self, low: int, high: int) -> None:
+        """Be ready for labels from ``low`` to ``high``, or say why not."""
+        if low < 0 or high >= self.outputs + (MOST_NEW_OUTPUTS if self.grows else 0):
+            remedy = NUMBER_THEM if self.grows or low < 0 else f"{NUMBER_THEM}; new classes need grow=True"
+            raise SnclError(
+                f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs: {remedy}"
+            )
+        if high >= self.outputs:
+            self.grow(high + 1)
+
+    def _checked(self, x: Inputs) -> Inputs:
+        """Inputs like those of the first batch, real numbers in its precision, or an error in words."""
+        if isinstance(x, Tensor) and "x" in self._example:
+            return self._checked_one("x", x)
+        given = named(x)
+        if given.keys() != self._example.keys():
+            now, first = (", ".join(map(called, names)) for names in (given, self._example))
+            raise SnclError(f"the inputs are {now}, but in the first batch they were {first}")
+        return inputs({name: self._checked_one(name, value) for name, value in given.items()})
+
+    def _checked_one(self, name: str, x: Tensor) -> Tensor:
+        shape, dtype = self._example[name].shape, self._example[name].dtype
+        if x.dtype != dtype and x.is_floating_point() and dtype.is_floating_point:
+            x = x.to(dtype)
+        if x.shape[1:] != shape[1:] or x.dtype != dtype:
+            one = ", ".join(["rows", *map(str, shape[1:])])
+            what = "inputs have" if name == "x" else f"{called(name)} has"
+            hint = "; pad sequences to one length" if dtype == torch.int64 and x.dim() == len(shape) > 1 else ""
+            raise SnclError(
+                f"{what} the shape [{one}] and the type {short(dtype)}, as in the first batch; got "
+                f"{list(x.shape)} and {short(x.dtype)}{hint}"
+            )
+        if self.device.type == "cpu":
+            refuse_gaps(x)
+        return x
+
+    def _try_out(self, x: Inputs, seen: Inputs) -> None:
+        """Run the network once on the first rows, as the view shows them: what does not fit is said in words."""
+        with evaluating(self.body), torch.no_grad():
+            try:
+                logits = call(self.body, seen)
+            except (RuntimeError, ValueError, IndexError, TypeError) as error:
+                what = str(error).strip().partition("\n")[0]
+                given = ", ".join(
+                    f"{'' if name == 'x' else called(name) + ' of '}the shape {list(value.shape[1:])} and the type "
+                    f"{short(value.dtype)}"
+                    for name, value in named(x).items()
+                )
+                raise SnclError(
+                    f"the network {type(self.body).__name__} cannot take inputs of {given} a row: {what}"
+                ) from error
+        if logits.dim() != 2 or logits.shape[0] != rows(seen):
+            raise SnclError(
+                f"the network returns logits [rows, classes], one row for each input; it returned {list(logits.shape)}"
+            )
 
     def _uniform(self, purpose: str, rows: int) -> Tensor:
         """The random numbers of a view of so many rows."""
@@ -393,26 +497,3 @@ class Learner:
             return True
         most = max(self.method.replayed_rows(draw, self.replay) for draw in range(self.method.draws))
         return self.memory.drawable >= most or self.memory.drawable_after(rows) == self.memory.drawable
-
-
-def _plain(x: Tensor | Mapping[str, Tensor]) -> Inputs:
-    """Inputs as a tensor or a plain dictionary: what a tokenizer returns is a mapping of its own kind."""
-    if isinstance(x, Tensor):
-        return x
-    if not x:
-        raise SnclError("x is a dictionary without a tensor; it names the inputs of the network")
-    return dict(x)
-
-
-def _check_shapes(x: Fields, example: Fields) -> None:
-    """The memory keeps rows of one shape."""
-    if x.keys() != example.keys():
-        theirs, ours = (", ".join(name.removeprefix("x/") for name in each) for each in (x, example))
-        raise SnclError(f"the inputs are {theirs}, but they were {ours} when this learner began")
-    for name, value in x.items():
-        now, before = list(value.shape[1:]), list(example[name].shape[1:])
-        if now != before:
-            raise SnclError(
-                f"rows of {name.removeprefix('x/')} have the shape {now}, but had {before} when this learner began; "
-                "the memory keeps rows of one shape (pad sequences to a fixed length)"
-            )

@@ -60,6 +60,26 @@ def test_the_average_is_saved_and_goes_on_exactly(tmp_path: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours) and ours.keys() == theirs.keys()
 
 
+def test_the_average_goes_on_when_the_outputs_grow(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    growing = Learner(
+        nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)),
+        "er",
+        memory=20,
+        device="cpu",
+        average=0.99,
+        grow=True,
+    )
+    for batch in batches(8):
+        growing.learn(*batch)
+    x = torch.randn(5, 4)
+    before = growing.logits(x)
+    growing.grow(5)
+    assert torch.equal(growing.logits(x)[:, :3], before)
+    with growing.as_trained():
+        assert not torch.equal(growing.logits(x)[:, :3], before)
+
+
 def test_what_cannot_be_averaged_is_refused(tmp_path: Path) -> None:
     for value in (-0.1, 1.0):
         with pytest.raises(SnclError, match=r"average is 0 \(off\) or the part of it that each step keeps, below 1"):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
+from sncl.networks.gates import gates
 from sncl.networks.mlp import MLP
 from sncl.streams.augment import Unit
 from sncl.training.learner import Learner
@@ -135,12 +136,43 @@ def test_clear_errors() -> None:
     with pytest.raises(SnclError, match="a dictionary without a tensor"):
         subject.learn({}, y)
     subject.learn(halves(x), y)
-    with pytest.raises(SnclError, match=r"the inputs are left, but they were left, right when"):
+    with pytest.raises(SnclError, match=r"the inputs are 'left', but in the first batch they were 'left', 'right'"):
         subject.learn({"left": x[:, :6]}, y)
-    with pytest.raises(SnclError, match=r"rows of right have the shape \[5\], but had \[6\] .*pad sequences"):
+    with pytest.raises(SnclError, match=r"'right' has the shape \[rows, 6\] and the type float32.* got \[8, 5\]"):
         subject.learn({"left": x[:, :6], "right": x[:, 7:]}, y)
     with pytest.raises(SnclError, match="real numbers"):
         learner(Two, "hal").learn(halves(x), y)
     tokens = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 3))
-    with pytest.raises(SnclError, match=r"returns \[2, 5, 3\] for 2 rows; logits are \[rows, classes\]"):
+    with pytest.raises(SnclError, match=r"returns logits \[rows, classes\], .* it returned \[2, 5, 3\]"):
         Learner(tokens, "er", device="cpu").learn(torch.zeros(2, 5).long(), torch.zeros(2).long())
+    words = Learner(nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 3)), "er", device="cpu")
+    words.learn(torch.zeros(2, 5).long(), torch.zeros(2).long())
+    with pytest.raises(SnclError, match=r"got \[2, 4\] and int64; pad sequences to one length"):
+        words.learn(torch.zeros(2, 4).long(), torch.zeros(2).long())
+    with pytest.raises(SnclError, match=r"Two cannot take inputs of 'left' of the shape \[6\] .*'up' of the shape"):
+        learner(Two, "er").learn({"left": x[:, :6], "up": x[:, 6:]}, y)
+
+
+def test_outputs_grow_beside_a_gated_head() -> None:
+    """Where the gate stands on what the head reads, new outputs read the gated value too."""
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.EmbeddingBag(9, 4), nn.Linear(4, 2)
+
+        def forward(self, words: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.words(words))
+            return logits
+
+    torch.manual_seed(0)
+    subject = Learner(Words(), "sncl", memory=8, replay=4, device="cpu", grow=True)
+    x = {"words": torch.randint(9, (4, 5))}
+    for y in ([0, 1, 1, 0], [2, 2, 3, 0], [3, 3, 2, 1]):
+        subject.learn(x, torch.tensor(y))
+    ((name, gate),) = gates(subject.net.body)
+    assert name == "head:input" and subject.outputs == 4
+    with torch.no_grad():
+        gate.mu.zero_()
+    bias = torch.cat([part.bias for part in subject.net.body.head.parts])[:4]
+    assert torch.equal(subject.logits(x), bias.expand(4, 4))

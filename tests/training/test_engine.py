@@ -103,6 +103,30 @@ def test_a_resumed_run_repeats_the_same_bits(name: str, engine: str, tmp_path: P
 
 
 @GPU
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("name", ["er", "derpp", "sncl", "lwf", "hal"])
+def test_a_run_that_grows_is_exact_to_resume(name: str, engine: str, tmp_path: Path) -> None:
+    rows = [(x, y.clamp(max=1 + number // 5)) for number, (x, y) in enumerate(images(14))]
+
+    def growing() -> Learner:
+        with seeded(0, "network"):
+            net = ResNet18(2, 3, 8)
+        return Learner(net, name, memory=20, replay=ROWS, lr=0.01, view=VIEW, device="cuda", engine=engine, grow=True)
+
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        whole = growing()
+        feed(whole, rows)
+        assert whole.grown == [3, 4]
+        for stop in (4, 8, 12):
+            first, second = growing(), growing()
+            feed(first, rows, stop=stop)
+            first.save(tmp_path / "checkpoint")
+            second.load(tmp_path / "checkpoint")
+            feed(second, rows, start=stop)
+            assert same(whole, second)
+
+
+@GPU
 @pytest.mark.parametrize("name", STATIC)
 def test_no_step_waits_for_the_gpu(name: str) -> None:
     rows = [(x.cuda(), y.cuda()) for x, y in images(30) if len(y) == ROWS]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from torch import nn
 
 import sncl
+import sncl.training.learner
 from sncl.errors import SnclError
 from sncl.training.descent import Descent
 from sncl.training.learner import Learner
@@ -58,13 +61,19 @@ def test_the_package_offers_what_it_says() -> None:
         sncl.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("module", [sncl, sncl.training.learner])
+def test_examples_in_docstrings_run(module: ModuleType) -> None:
+    failed, attempted = doctest.testmod(module)
+    assert attempted > 3 and not failed
+
+
 def test_clear_errors(tmp_path: Path) -> None:
     learner = Learner(network(), device="cpu")
     with pytest.raises(SnclError, match="has not learned anything yet"):
         learner.predict(torch.rand(1, 4))
     with pytest.raises(SnclError, match="same number of rows"):
         learner.learn(torch.rand(3, 4), torch.zeros(2).long())
-    with pytest.raises(SnclError, match="same number of rows"):
+    with pytest.raises(SnclError, match="at least 1 row"):
         learner.learn(torch.rand(0, 4), torch.zeros(0).long())
     with pytest.raises(SnclError, match=r"labels are integers .*float32"):
         learner.learn(torch.rand(3, 4), torch.zeros(3))

@@ -1,0 +1,84 @@
+"""What a person gives a learner, as tensors: arrays and lists are welcome, and what cannot be meant is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.tensors.fields import Inputs
+
+Rows = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
+
+NUMBER_THEM = "number the classes 0, 1, 2, ..., or use sncl.ContinualClassifier, which takes labels of any kind"
+
+
+def as_inputs(x: Rows) -> Inputs:
+    """Inputs as a tensor or a dictionary of tensors, in the precision they came in."""
+    if not isinstance(x, Mapping):  # what a tokenizer returns is a mapping of its own kind
+        return _as_input("x", x)
+    if not x:
+        raise SnclError("x is a dictionary without a tensor; it names the inputs of the network")
+    return {name: _as_input(repr(name), value) for name, value in x.items()}
+
+
+def _as_input(name: str, value: Any) -> Tensor:
+    x = _tensor(name, value)
+    if x.is_complex():
+        raise SnclError(f"{name} holds real numbers, not {short(x.dtype)}")
+    if x.dim() == 0 or (x.dim() == 1 and x.is_floating_point()):
+        raise SnclError(
+            f"{name} is one row for each label, [rows, ...], but has the shape {list(x.shape)}; a single row is "
+            "x[None], a single feature x[:, None]"
+        )
+    if x.shape[0] == 0:
+        raise SnclError(f"{name} needs at least 1 row, and has the shape {list(x.shape)}")
+    return x
+
+
+def called(name: str) -> str:
+    """An input by the name a person gave it: ``x``, or that of one of several."""
+    return name if name == "x" else repr(name.removeprefix("x/"))
+
+
+def as_labels(y: Rows) -> Tensor:
+    """Labels as whole numbers."""
+    y = _tensor("y", y)
+    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
+    return y.to(torch.int64)
+
+
+def refuse_gaps(x: Tensor) -> None:
+    """Refuse inputs that are no numbers. The sum, which is fast, is one unless an input is none or it overflows."""
+    if x.is_floating_point() and not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
+        kind = "NaN" if x.isnan().any() else "infinity"
+        raise SnclError(f"x contains {kind}; fill the gaps or leave these rows out")
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if value is None:
+        raise SnclError(f"{name} is missing: there is one input in x and one label in y for every row")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise SnclError(f"{name} cannot be made an array: {error}") from error
+    if array.dtype.kind not in "biufc":
+        example = array.flat[0] if array.size else value
+        what = f"{name} holds numbers, not {array.dtype} such as {str(example)[:40]!r}"
+        raise SnclError(f"{what}; {NUMBER_THEM}" if name == "y" else what)
+    if array.dtype in (np.uint16, np.uint32, np.uint64):  # which torch hardly knows
+        array = array.astype(np.int64)
+    return torch.from_numpy(array if array.flags.writeable and array.flags.c_contiguous else array.copy())
+
+
+def short(dtype: torch.dtype) -> str:
+    """Its name, as a person writes it."""
+    return str(dtype).removeprefix("torch.")
