@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test lint check format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,12 +24,14 @@ test: export OMP_NUM_THREADS = 1
 test: setup ## run every test; those that need real data look in $SNCL_DATA and are skipped without it
 	$(BIN)/python -m pytest -n 2
 
-check: export OMP_NUM_THREADS = 1
-check: setup ## lint, format, types, layers and the fast tests
+lint: setup ## lint, format, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: export OMP_NUM_THREADS = 1
+check: lint ## lint and the fast tests
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 format: setup ## sort imports, apply safe fixes and format

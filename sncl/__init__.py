@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sncl.estimator import ContinualClassifier, SNCLClassifier
     from sncl.memory.memory import Memory
     from sncl.networks.gates import attach_gates
+    from sncl.networks.prune import prune
     from sncl.streams.benchmarks import build as stream
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
@@ -32,6 +33,7 @@ __all__ = [
     "SnclError",
     "attach_gates",
     "follow",
+    "prune",
     "stream",
 ]
 
@@ -44,6 +46,7 @@ _PUBLIC = {
     "SnclError": ("sncl.errors", "SnclError"),
     "attach_gates": ("sncl.networks.gates", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
+    "prune": ("sncl.networks.prune", "prune"),
     "stream": ("sncl.streams.benchmarks", "build"),
 }
 

@@ -36,6 +36,7 @@ class Trained:
             raise SnclError(f"{path} belongs to another experiment than {self.folder / EXPERIMENT}")
         learner = make_learner(elsewhere(self.experiment, str(self.learner.device)), self.stream)
         learner.restore_network(state, description["learner"])
+        learner.settle()
         return learner
 
     def refuse_own_predictions(self) -> None:
@@ -87,4 +88,5 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
         raise SnclError(f"{folder} was trained on other data than those found here; name their folder with --data")
     learner = make_learner(here, stream)
     learner.restore_network(state, description["learner"])
+    learner.settle()
     return Trained(folder, experiment, result, stream, learner)

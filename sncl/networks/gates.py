@@ -113,17 +113,17 @@ class Gate(nn.Module):
         return h * tau.to(h.dtype).reshape(shape)
 
 
-class _Apply:
+class Apply:
     """The forward hook that gates a layer's output (an object, so that copies of a network keep their own gates)."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: nn.Module) -> None:
         self.gate = gate
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         return (self.gate(output[0]), *output[1:]) if isinstance(output, tuple) else self.gate(output)
 
 
-class _ApplyBefore(_Apply):
+class _ApplyBefore(Apply):
     """The hook that gates what a layer reads."""
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any = None) -> Any:
@@ -161,7 +161,7 @@ def attach_gates(
             place.register_forward_pre_hook(_ApplyBefore(gate), prepend=True)
         else:
             place.add_module("gate", gate)
-            place.register_forward_hook(_Apply(gate), prepend=True)  # before the taps, so that they see the gated value
+            place.register_forward_hook(Apply(gate), prepend=True)  # before the taps, so that they see the gated value
     return net
 
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.networks.taps import Tapped, call, evaluating
+from sncl.networks.taps import ReadingHook, Tapped, call, evaluating
 
 LAST = "last"  # the name under which they are read
 
 
-class _Input:
+class _Input(ReadingHook):
     """A hook that keeps what the last layer reads; an object, so that copies of the network work."""
 
     def __init__(self, tapped: Tapped) -> None:

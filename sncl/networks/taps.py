@@ -28,7 +28,11 @@ class _Record:
     features: Fields | None = None
 
 
-class _Tap:
+class ReadingHook:
+    """What all hooks have in common that only read; without them a network computes the same."""
+
+
+class _Tap(ReadingHook):
     """A forward hook that keeps a layer's output (an object, not a closure, so that copies of a network work)."""
 
     def __init__(self, name: str, record: _Record) -> None:
@@ -69,6 +73,16 @@ def layer(net: nn.Module, name: str) -> nn.Module:
         known = ", ".join(each for each, _ in net.named_modules() if each)
         raise SnclError(f"the network has no layer {name!r}; it has: {known}")
     return found
+
+
+def without_taps(net: nn.Module) -> nn.Module:
+    """The network (changed in place) without any hook that only reads."""
+    for module in net.modules():
+        tables: list[dict[int, Any]] = [module._forward_hooks, module._forward_pre_hooks]
+        for hooks in tables:
+            for key in [key for key, hook in hooks.items() if isinstance(hook, ReadingHook)]:
+                del hooks[key]
+    return net
 
 
 def arguments(x: Inputs) -> tuple[tuple[Tensor, ...], Fields]:

@@ -56,6 +56,11 @@ class Average:
             finally:
                 torch._foreach_copy_(live, kept)
 
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Make the network its average."""
+        torch._foreach_copy_(list(self.live.values()), list(self.slow.values()))
+
     def load(self, values: Fields) -> None:
         """The inverse of reading ``slow``."""
         torch._foreach_copy_(list(self.slow.values()), [values[name] for name in self.slow])

@@ -270,6 +270,13 @@ class Learner:
         finally:
             self._averaged = averaged
 
+    def settle(self) -> None:
+        """Let the network be what it predicts with, its average, for good: to look at it or to use it elsewhere."""
+        average = self._prepared().average
+        if average is not None:
+            average.settle()
+            self._averaged = False
+
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """The network as it predicts: in evaluation mode, and its average where there is one."""

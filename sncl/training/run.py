@@ -300,7 +300,9 @@ def run(
 
 def keep_network(learner: Learner, task: int, folder: Path, identity: dict[str, Any]) -> None:
     """Leave the network as it is after a task, with the method's buffers, for :meth:`Learner.restore_network`."""
-    state = {name: value for name, value in learner.state().items() if name.startswith(("network/", "method/"))}
+    state = {
+        name: value for name, value in learner.state().items() if name.startswith(("network/", "average/", "method/"))
+    }
     sound(state, learner.steps)
     description = {"experiment": identity, "learner": learner.description(), "task": task}
     write_checkpoint(folder / TASK_NETWORK.format(task + 1), state, description)

@@ -10,10 +10,11 @@ from sncl.experiment import perform, plan
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders METHOD-SEED of short runs on seq-digits; those of SNCL keep the network after each task."""
+    """Folders METHOD-SEED of short runs on seq-digits; SNCL averages weights and keeps each task's network."""
     folder = tmp_path_factory.mktemp("runs")
     for method, seed in (("er", 0), ("er", 1), ("sncl", 0), ("icarl", 0)):
-        experiment = plan("seq-digits", method, memory=30, tasks=3, epochs=1, seed=seed, device="cpu")
+        average = {"average": "0.8"} if method == "sncl" else {}
+        experiment = plan("seq-digits", method, memory=30, tasks=3, epochs=1, seed=seed, device="cpu", settings=average)
         perform(experiment, folder / f"{method}-{seed}", keep_tasks=method == "sncl")
     return folder
 

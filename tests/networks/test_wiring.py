@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from sncl.errors import SnclError
 from sncl.networks.gates import attach_gates, gates
 from sncl.networks.layers import find_features, find_sites, named_sites
+from sncl.networks.prune import pruned
 from sncl.networks.taps import Tapped, call
 from sncl.tensors.random import generator
 
@@ -169,6 +170,17 @@ def test_gates_on_an_input_and_on_the_first_of_several_outputs() -> None:
         tapped = Tapped(net, (name,))
         logits, features = tapped(SEQUENCES)
         assert torch.equal(logits, net.head.bias.expand(2, 3)) and not features[name].any()
+
+
+def test_gates_on_an_input_are_pruned() -> None:
+    torch.manual_seed(0)
+    net = attach_gates(attention(), SEQUENCES, generator=generator(0)).eval()
+    with torch.no_grad():
+        next(gate for _, gate in gates(net)).mu[::2] = 1e-6
+    found = pruned(net, SEQUENCES)
+    assert found.note is None and (found.layers["head:input"].neurons, found.layers["head:input"].open) == (8, 4)
+    assert next(gates(found.net), None) is None
+    assert torch.allclose(found.net(SEQUENCES), net(SEQUENCES), atol=1e-6)
 
 
 def test_logits_are_found_in_what_networks_return() -> None:

@@ -1,0 +1,217 @@
+"""``sncl export``: a file that predicts what the run does, and an honest account of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import Sncl
+from torch import Tensor
+
+from sncl.analysis.loading import load_run
+from sncl.errors import SnclError
+from sncl.experiment import RESULT, perform, plan
+from sncl.export import account_file, export, formats, measures
+from sncl.export.formats import FORMATS
+from sncl.export.models import Predictor
+from sncl.methods.table import METHODS
+from sncl.networks.gates import attach_gates, gates
+from sncl.networks.prune import prune
+from sncl.networks.resnet import ResNet18
+from sncl.streams.augment import CropFlip
+
+SPARSE = {"eta": "0.03", "natural": "0.5", "parameterisation": "lambda"}  # closes about half of the neurons
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "LEAST_SECONDS", 0.0)
+
+
+def train(folder: Path, method: str, stream: str, settings: dict[str, str]) -> Path:
+    perform(
+        plan(stream, method, memory=30, tasks=2, epochs=1, device="cpu", settings={"width": "20"} | settings), folder
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("sparse"), "sncl", "perm-digits", SPARSE)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("plain"), "er", "seq-digits", {})
+
+
+def load_onnx(file: Path) -> Callable[[Tensor], Tensor]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    (images,), (logits,) = session.get_inputs(), session.get_outputs()
+    assert (images.name, images.type, images.shape) == ("images", "tensor(uint8)", ["rows", 1, 8, 8])
+    assert (logits.name, logits.type, logits.shape) == ("logits", "tensor(float)", ["rows", 10])
+    return lambda x: torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
+
+
+def load_program(file: Path) -> Callable[[Tensor], Tensor]:
+    return torch.export.load(file).module()
+
+
+LOADERS = {"onnx": load_onnx, "torch": load_program}
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_the_file_predicts_what_the_run_does_with_fewer_neurons(
+    sncl: Sncl, sparse: Path, tmp_path: Path, form: str
+) -> None:
+    file = tmp_path / f"small{FORMATS[form].suffix}"
+    account = sncl("export", sparse, f"--{form}", "-o", file, "--json").json()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, account_file(file).name]
+    assert account == json.loads(account_file(file).read_text())
+    run, model = load_run(sparse, device="cpu"), LOADERS[form](file)
+    for task in range(2):
+        x, _ = run.stream.test(task)
+        wanted = run.learner.logits(x)
+        for rows in (1, 2, len(x)):
+            torch.testing.assert_close(model(x[:rows]), wanted[:rows], atol=1e-5, rtol=1e-5)
+    first, second = (int(gate.is_open().sum()) for _, gate in gates(run.learner.net))
+    assert 0 < first < 20 and 0 < second < 20
+    assert account["pruned"]["parameters"] == 65 * first + (first + 1) * second + (second + 1) * 10
+    assert account["trained"]["parameters"] == 65 * 20 + 21 * 20 + 21 * 10 + 80
+    assert account["pruned"]["flops"] == 2 * (64 * first + first * second + second * 10)
+    assert account["exported"]["bytes"] == file.stat().st_size
+    assert account["exported"]["accuracy"] == account["trained"]["accuracy"] == pytest.approx(run.result["accuracy"])
+    assert account["test_rows"] == 720 and account["largest_logit_difference"] < 1e-4
+    assert f"{first + second} of 40 gated neurons are open; {40 - first - second} were removed" in account["summary"]
+    assert b".py" not in file.read_bytes()  # no file of the machine it was made on
+
+
+def test_the_table(sncl: Sncl, sparse: Path) -> None:
+    done = sncl("export", sparse, "--torch", "-o", "model.pt2")
+    assert (done.code, done.err) == (0, "model: model.pt2\n")
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["trained", "pruned", "model.pt2"]
+    assert [line.split()[0] for line in lines[1:7]] == [
+        "parameters",
+        "bytes",
+        "floating-point",
+        "ms,",
+        "ms,",
+        "Domain-IL,",
+    ]
+    assert "were removed" in done.out and "the same predictions on all 720 test rows" in done.out
+    assert "this machine" in done.out
+
+
+def test_it_says_so_when_nothing_is_removed(plain: Path, sparse: Path, tmp_path: Path) -> None:
+    account = export(load_run(plain, device="cpu"), FORMATS["torch"], tmp_path / "plain.pt2", lambda _: None)
+    assert account["summary"] == "the network has no gates, so nothing was removed"
+    assert account["pruned"]["parameters"] == account["trained"]["parameters"]
+    run = load_run(sparse, device="cpu")
+    for _, gate in gates(run.learner.net):
+        torch.nn.init.constant_(gate.log_spread, -9.0)
+    account = export(run, FORMATS["torch"], tmp_path / "open.pt2", lambda _: None)
+    assert account["summary"].startswith("all 40 gated neurons are open, so no neuron was removed")
+    assert account["pruned"]["parameters"] == account["trained"]["parameters"] - 80
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, form: str) -> None:
+    run = load_run(train(tmp_path / "run", "icarl", "seq-digits", {}), device="cpu")
+    file = tmp_path / f"model{FORMATS[form].suffix}"
+    export(run, FORMATS[form], file, lambda _: None)
+    x, _ = run.stream.test(0)
+    wanted, found = run.learner.logits(x), LOADERS[form](file)(x)
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-5)
+    assert torch.equal(found.argmax(1), wanted.argmax(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "pnn"])
+def test_every_method_is_exported(tmp_path: Path, method: str) -> None:
+    run = load_run(train(tmp_path / "run", method, "seq-digits", {}), device="cpu")
+    account = export(run, FORMATS["onnx"], tmp_path / "model", lambda _: None)
+    assert account["exported"]["accuracy"] == account["trained"]["accuracy"]
+
+
+def test_other_predictions_are_refused_and_nothing_is_written(plain: Path, tmp_path: Path) -> None:
+    run = load_run(plain, device="cpu")
+
+    def spoiled(content: bytes) -> Callable[[Tensor], Tensor]:
+        model = FORMATS["torch"].load(content)
+        return lambda images: -model(images)
+
+    with pytest.raises(SnclError, match=r"another class than the network of .* rows .* nothing was written"):
+        export(run, FORMATS["torch"]._replace(load=spoiled), tmp_path / "model.pt2", lambda _: None)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("ahead", "refused"), [(1e-6, False), (1e-2, True)])
+def test_only_classes_that_tie_may_change_places(plain: Path, ahead: float, refused: bool) -> None:
+    run = load_run(plain, device="cpu")
+    head = run.learner.net.body.get_submodule("head")
+    for parameter in head.parameters():
+        torch.nn.init.zeros_(parameter)
+    with torch.no_grad():
+        head.get_parameter("bias")[5] = ahead
+
+    def other(images: Tensor) -> Tensor:
+        return 1e-6 * torch.eye(10)[3].expand(len(images), 10)
+
+    if refused:
+        with pytest.raises(SnclError, match="another class"):
+            measures.compare(run, other)
+    else:
+        assert measures.compare(run, other).difference == pytest.approx(1e-6)
+
+
+def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: str | Path) -> str:
+        done = sncl("export", *arguments)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    assert "no run folder" in fails(tmp_path / "nowhere", "--torch")
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(sparse, unfinished)
+    (unfinished / RESULT).unlink()
+    assert "is not finished" in fails(unfinished, "--torch")
+    assert "either --onnx or --torch" in fails(sparse, "--torch", "--onnx")
+    assert "ends in .onnx or .pt2, not model.pth" in fails(sparse, "-o", "model.pth")
+    assert "ends in .pt2, not model.onnx" in fails(sparse, "--torch", "-o", "model.onnx")
+    assert "a folder that exists" in fails(sparse, "-o", tmp_path / "nowhere" / "model.pt2")
+    told = train(tmp_path / "told", "pnn", "seq-digits", {})
+    assert "pnn predicts only when told the task" in fails(told, "--torch")
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    assert "an ONNX file needs onnx and onnxscript and onnxruntime: pip install sncl[export]" in fails(sparse)
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(sncl: Sncl, sparse: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.pt2"
+    file.write_bytes(b"old")
+    done = sncl("export", sparse, "-o", file)
+    assert done.code == 2 and f"{file} is there already; --force replaces it" in done.err
+    assert file.read_bytes() == b"old"
+    assert sncl("export", sparse, "-o", file, "--force").code == 0
+    assert load_program(file)(torch.zeros(1, 1, 8, 8, dtype=torch.uint8)).shape == (1, 10)
+
+
+@pytest.mark.parametrize("form", [pytest.param("onnx", marks=pytest.mark.slow), "torch"])
+def test_a_resnet_with_its_normalisation(form: str) -> None:
+    torch.manual_seed(0)
+    view = CropFlip(4, (0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
+    images = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8)
+    net = attach_gates(ResNet18(5, width=4), view.still(images))
+    for _, gate in gates(net):
+        with torch.no_grad():
+            gate.log_spread[::3] = 5.0
+    model = Predictor(view, prune(net, view.still(images))).eval()
+    exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images)))
+    more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
+    with torch.no_grad():
+        torch.testing.assert_close(exported(more), net.eval()(view.still(more)), atol=1e-5, rtol=1e-5)
