@@ -59,6 +59,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
     hidden: int | Sequence[int]
     network: Network | None
     standardize: bool
+    average: float
     random_state: Any
     device: str
     verbose: int
@@ -273,6 +274,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scik
             "hidden": (hidden,) if isinstance(hidden, Integral) else tuple(hidden),
             "network": self.network,
             "standardize": self.standardize,
+            "average": self.average,
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "device": self.device,
             "shape": X.shape[1:],
@@ -344,6 +346,9 @@ class ContinualClassifier(_Classifier):
     standardize : bool, default=True
         Bring features to mean 0 and deviation 1 by what was seen so far. Images have one mean for each channel, the
         second axis. Remembered rows are stored as they came.
+    average : float, default=0.0
+        Predict with a moving average of the weights, of which each step keeps this part (0.999: about a thousand
+        steps). It forgets less on streams that change slowly; 0 predicts with the weights as they are.
     random_state : int, RandomState or None, default=None
         Decides initial weights, order, replay and admission.
     device : str, default="cpu"
@@ -385,6 +390,7 @@ class ContinualClassifier(_Classifier):
         hidden: int | Sequence[int] = (100, 100),
         network: Network | None = None,
         standardize: bool = True,
+        average: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
@@ -399,6 +405,7 @@ class ContinualClassifier(_Classifier):
         self.hidden = hidden
         self.network = network
         self.standardize = standardize
+        self.average = average
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -452,6 +459,7 @@ class SNCLClassifier(_Classifier):
         hidden: int | Sequence[int] = (100, 100),
         network: Network | None = None,
         standardize: bool = True,
+        average: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
@@ -471,6 +479,7 @@ class SNCLClassifier(_Classifier):
         self.hidden = hidden
         self.network = network
         self.standardize = standardize
+        self.average = average
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -514,6 +523,7 @@ def _make(made: dict[str, Any]) -> tuple[Learner, RunningScale | None]:
         view=scale,
         seed=made["seed"],
         device=made["device"],
+        average=made["average"],
         grow=_can_grow(net, example),
     )
     return learner, scale

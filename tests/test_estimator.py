@@ -55,7 +55,8 @@ def blobs(rows: int = 120, classes: int = 4, seed: int = 0) -> tuple[np.ndarray,
 
 
 def models() -> list[Estimator]:
-    return [SNCLClassifier(**SMALL), ContinualClassifier("derpp", **SMALL), ContinualClassifier("sgd", **SMALL)]
+    averaged = ContinualClassifier("derpp", average=0.9, **SMALL)
+    return [SNCLClassifier(**SMALL), averaged, ContinualClassifier("sgd", **SMALL)]
 
 
 # --- learning ----------------------------------------------------------------------------------------------------
@@ -146,11 +147,12 @@ def test_remembered_rows_are_raw() -> None:
 
 def test_parameters_reach_the_learner() -> None:
     X, y = blobs()
-    model = SNCLClassifier(alpha=0.0, eta=0.0, settings={"features": "1"}, lr=0.01, **SMALL | {"hidden": (7, 5)})
+    given = SMALL | {"hidden": (7, 5), "lr": 0.01, "average": 0.9}
+    model = SNCLClassifier(alpha=0.0, eta=0.0, settings={"features": "1"}, **given)
     model.fit(X, y)
     method: Any = model.learner_.method
     assert (method.alpha, method.eta, method.features, method.release) == (0.0, 0.0, "1", 0.2)
-    assert (model.learner_.lr, model.learner_.replay) == (0.01, 8)
+    assert (model.learner_.lr, model.learner_.replay, model.learner_.average) == (0.01, 8, 0.9)
     widths = [layer.out_features for layer in model.learner_.body.modules() if isinstance(layer, nn.Linear)]
     assert widths == [7, 5, 4]
 

@@ -27,7 +27,7 @@ CVPR 2019.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
@@ -173,34 +173,30 @@ def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
             yield place + INPUT if own == INPUT_GATE else place, module
 
 
-@contextmanager
-def sampling(net: nn.Module) -> Iterator[None]:
+def sampling(net: nn.Module) -> AbstractContextManager[None]:
     """Let gates draw from their posterior in evaluation too, while all else stays as it is there.
 
     BatchNorm keeps its running statistics, dropout does nothing, and closed neurons stay silent: what varies is the
     posterior's uncertainty alone. The noise comes from torch's global generator.
     """
-    found = [gate for _, gate in gates(net)]
-    for gate in found:
-        gate.sampling = True
-    try:
-        yield
-    finally:
-        for gate in found:
-            gate.sampling = False
+    return _with_gates(net, "sampling", True)
+
+
+def unmasked(net: nn.Module) -> AbstractContextManager[None]:
+    """Let closed neurons speak in evaluation too, at their mean: what the mask costs is the difference."""
+    return _with_gates(net, "masking", False)
 
 
 @contextmanager
-def unmasked(net: nn.Module) -> Iterator[None]:
-    """Let closed neurons speak in evaluation too, at their mean: what the mask costs is the difference."""
+def _with_gates(net: nn.Module, switch: str, value: bool) -> Iterator[None]:
     found = [gate for _, gate in gates(net)]
     for gate in found:
-        gate.masking = False
+        setattr(gate, switch, value)
     try:
         yield
     finally:
         for gate in found:
-            gate.masking = True
+            setattr(gate, switch, not value)
 
 
 def log_lambda(mu: Tensor, log_spread: Tensor, parameterisation: Parameterisation) -> Tensor:
