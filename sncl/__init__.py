@@ -21,10 +21,21 @@ if TYPE_CHECKING:
     from sncl.networks.gates import attach_gates
     from sncl.networks.prune import prune
     from sncl.streams.benchmarks import build as stream
+    from sncl.training.follow import follow
     from sncl.training.learner import Learner
 
 __version__ = "0.1.0"
-__all__ = ["ContinualClassifier", "Learner", "Memory", "SNCLClassifier", "SnclError", "attach_gates", "prune", "stream"]
+__all__ = [
+    "ContinualClassifier",
+    "Learner",
+    "Memory",
+    "SNCLClassifier",
+    "SnclError",
+    "attach_gates",
+    "follow",
+    "prune",
+    "stream",
+]
 
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
@@ -34,6 +45,7 @@ _PUBLIC = {
     "SNCLClassifier": ("sncl.estimator", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
     "attach_gates": ("sncl.networks.gates", "attach_gates"),
+    "follow": ("sncl.training.follow", "follow"),
     "prune": ("sncl.networks.prune", "prune"),
     "stream": ("sncl.streams.benchmarks", "build"),
 }

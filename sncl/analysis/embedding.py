@@ -8,6 +8,7 @@ basis of its own, so the distance to it says little about forgetting. We compare
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from sncl.analysis.rows import rows_of_tests, some_of_test
 from sncl.errors import SnclError
 from sncl.methods.icarl import last_features
 from sncl.networks.last import tap_last
+from sncl.streams.augment import still
 from sncl.streams.sources import Progress
 from sncl.streams.stream import Stream
 from sncl.training.learner import Learner
@@ -28,10 +30,10 @@ FEWEST = 5  # rows to embed
 
 def representations(learner: Learner, x: Tensor) -> Tensor:
     """What the classifier reads of each row, in evaluation. [rows, features]"""
-    still = learner.view.still
-    tapped = tap_last(learner.net.body, still(x[:2]))
+    seen = partial(still, learner.view)
+    tapped = tap_last(learner.net.body, seen(x[:2]))
     with torch.no_grad():
-        return last_features(tapped, x, still).flatten(1).cpu()
+        return last_features(tapped, x, seen).flatten(1).cpu()
 
 
 def embed(features: Tensor, seed: int) -> list[list[float]]:

@@ -18,7 +18,7 @@ from sncl.methods.gradients import gradient_of, set_gradient_vector
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, inputs
 
 
 def project(gradient: Tensor, reference: Tensor) -> Tensor:
@@ -38,9 +38,9 @@ class Projected(Method):
     one_backward = False
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        losses = {"labels": label_losses(net(now["x"]).logits, now["y"]).mean()}
+        losses = {"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()}
         if past:
-            losses["past_labels"] = label_losses(net(past[0]["x"]).logits, past[0]["y"]).mean()
+            losses["past_labels"] = label_losses(net(inputs(past[0])).logits, past[0]["y"]).mean()
         return Outcome(losses)
 
     def backward(self, net: Tapped, losses: Fields) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sncl.methods.method import Growth, Method, Outcome
 from sncl.methods.terms import label_losses, logit_distance, with_new_classes
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, inputs
 
 
 class DER(Method):
@@ -25,7 +25,7 @@ class DER(Method):
         self.draws = 2 if labels else 1
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        here, *there = net.passes(now["x"], *(rows["x"] for rows in past))
+        here, *there = net.passes(inputs(now), *(inputs(rows) for rows in past))
         losses = {"labels": label_losses(here.logits, now["y"]).mean()}
         if past:
             losses["past_logits"] = self.logits * logit_distance(there[0].logits, past[0]["logits"])

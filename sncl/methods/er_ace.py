@@ -16,7 +16,7 @@ import torch
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, inputs
 
 
 class ERACE(Method):
@@ -32,7 +32,7 @@ class ERACE(Method):
     draws = 1
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        here, *there = net.passes(now["x"], *(rows["x"] for rows in past))
+        here, *there = net.passes(inputs(now), *(inputs(rows) for rows in past))
         logits = here.logits.float()
         absent = torch.ones_like(logits[0], dtype=torch.bool).index_fill_(0, now["y"], False)  # [classes]
         losses = {"labels": label_losses(logits.masked_fill(absent, -torch.inf), now["y"]).mean()}

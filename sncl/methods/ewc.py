@@ -21,7 +21,7 @@ from sncl.methods.gradients import carried, per_sample_gradients, trained, weigh
 from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, Inputs, inputs, pieces
 
 CHUNK = 2**25  # numbers in the per-sample gradients that exist at a time: 128 MB
 CHUNK_ON_GPU = 2**28  # 1 GB
@@ -56,7 +56,7 @@ class OEWC(Method):
         away = weight_vector(net) - self.anchor
         return Outcome(
             {
-                "labels": label_losses(net(now["x"]).logits, now["y"]).mean(),
+                "labels": label_losses(net(inputs(now)).logits, now["y"]).mean(),
                 "penalty": self.strength * (self.fisher * away.square()).sum(),
             }
         )
@@ -64,7 +64,7 @@ class OEWC(Method):
     def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
         chunk = max(1, (CHUNK_ON_GPU if self.fisher.is_cuda else CHUNK) // self.fisher.numel())  # rows
         found = torch.zeros_like(self.fisher)
-        for x, y in zip(ending.rows["x"].split(chunk), ending.rows["y"].split(chunk), strict=True):
+        for x, y in zip(pieces(inputs(ending.rows), chunk), ending.rows["y"].split(chunk), strict=True):
             found += squared_gradients(net, ending.view(x), y)
         self.fisher.mul_(self.decay).add_(found / len(ending.rows["y"]))
         self.anchor.copy_(weight_vector(net).detach())
@@ -77,7 +77,7 @@ class OEWC(Method):
         return changed
 
 
-def squared_gradients(net: Tapped, x: Tensor, y: Tensor) -> Tensor:
+def squared_gradients(net: Tapped, x: Inputs, y: Tensor) -> Tensor:
     """sum_n p(y_n | x_n) (d log p(y_n | x_n) / d theta)^2 in evaluation mode. [parameters]
 
     The gradient of a linear layer's weight for one row is the outer product of the gradient d at its output and its

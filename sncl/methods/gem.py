@@ -24,7 +24,7 @@ from sncl.methods.gradients import gradient_of, set_gradient_vector
 from sncl.methods.method import Ending, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields, under, within
+from sncl.tensors.fields import Fields, inputs, picked, pieces, under, within
 
 RIDGE = 1e-3
 COLUMNS_AT_ONCE = 2**20
@@ -88,11 +88,12 @@ class GEM(Method):
         return sys.maxsize
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        losses = {"labels": label_losses(net(now["x"]).logits, now["y"]).mean()}
+        losses = {"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()}
         for rows in past:
             tasks, sizes = rows["task"].unique(return_counts=True)
             order, lengths = rows["task"].argsort(stable=True), sizes.tolist()
-            each = zip(tasks.tolist(), rows["x"][order].split(lengths), rows["y"][order].split(lengths), strict=True)
+            x = pieces(picked(inputs(rows), order), lengths)
+            each = zip(tasks.tolist(), x, rows["y"][order].split(lengths), strict=True)
             losses |= under("past", {str(task): label_losses(net(x).logits, y).mean() for task, x, y in each})
         return Outcome(losses, remember={"task": self.ended.expand(now["y"].shape)})
 

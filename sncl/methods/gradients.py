@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from sncl.methods.terms import label_losses
-from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.networks.taps import Tapped, arguments, evaluating, logits_of
+from sncl.tensors.fields import Fields, Inputs, mapped, pieces
 
 
-def per_sample_gradients(net: Tapped, x: Tensor, y: Tensor) -> Fields:
+def per_sample_gradients(net: Tapped, x: Inputs, y: Tensor) -> Fields:
     """The gradient of every row's cross-entropy: name of a trained parameter -> [rows, *shape].
 
     In evaluation mode, where a row's loss is its own. The result is as large as ``rows`` networks: chunk the rows.
@@ -20,13 +20,26 @@ def per_sample_gradients(net: Tapped, x: Tensor, y: Tensor) -> Fields:
     fixed = {name: value.detach() for name, value in net.body.named_parameters() if not value.requires_grad}
     buffers = {name: value.detach() for name, value in net.body.named_buffers()} | fixed
 
-    def loss(parameters: Fields, row: Tensor, label: Tensor) -> Tensor:
-        logits = functional_call(net.body, (parameters, buffers), (row.unsqueeze(0),))
+    def loss(parameters: Fields, row: Inputs, label: Tensor) -> Tensor:
+        logits = logits_of(functional_call(net.body, (parameters, buffers), *arguments(mapped(_as_batch, row))))
         return label_losses(logits, label.unsqueeze(0)).sum()
 
     with evaluating(net):
-        gradients: Fields = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+        try:
+            gradients: Fields = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+        except RuntimeError:  # a network that looks at values, as those of language do, takes its rows one by one
+            single = pieces(x, 1)
+            each = [grad(loss)(parameters, mapped(_first, row), y[number]) for number, row in enumerate(single)]
+            gradients = {name: torch.stack([row[name] for row in each]) for name in parameters}
     return gradients
+
+
+def _first(batch: Tensor) -> Tensor:
+    return batch[0]
+
+
+def _as_batch(row: Tensor) -> Tensor:
+    return row.unsqueeze(0)
 
 
 def flat(gradients: Fields) -> Tensor:

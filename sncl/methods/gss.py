@@ -19,7 +19,7 @@ from sncl.methods.gradients import per_sample_gradients
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import joined, label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, Inputs, inputs, pieces
 
 ALONE = 0.1  # the score of rows that come while there is nothing to compare them with
 ROWS_AT_ONCE = 64  # gradients of single rows are as large as the network, each
@@ -28,9 +28,9 @@ SMALLEST = 1e-6  # scores are weights in a draw, so none is zero
 
 def scores(net: Tapped, now: Fields, drawn: Fields) -> tuple[Tensor, Tensor]:
     """The score of every row [rows] and of the batch as a whole []."""
-    theirs = _gradients(net, drawn["x"], drawn["y"])  # one [compared, parameters] for each parameter of the network
+    theirs = _gradients(net, inputs(drawn), drawn["y"])  # one [compared, parameters] for each parameter of the network
     products, lengths, sums = [], [], [torch.zeros_like(part[0]) for part in theirs]
-    for x, y in zip(now["x"].split(ROWS_AT_ONCE), now["y"].split(ROWS_AT_ONCE), strict=True):
+    for x, y in zip(pieces(inputs(now), ROWS_AT_ONCE), now["y"].split(ROWS_AT_ONCE), strict=True):
         ours = _gradients(net, x, y)
         products.append(_products(ours, theirs))
         lengths.append(_lengths(ours))
@@ -41,7 +41,7 @@ def scores(net: Tapped, now: Fields, drawn: Fields) -> tuple[Tensor, Tensor]:
     return (1 + cosines.amax(1)).clamp(min=SMALLEST), (1 + cosine.amax()).clamp(min=SMALLEST)
 
 
-def _gradients(net: Tapped, x: Tensor, y: Tensor) -> list[Tensor]:
+def _gradients(net: Tapped, x: Inputs, y: Tensor) -> list[Tensor]:
     return [value.flatten(1) for value in per_sample_gradients(net, x, y).values()]
 
 

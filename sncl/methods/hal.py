@@ -19,7 +19,7 @@ from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import joined, label_losses, padded
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Activations, Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, Inputs
 
 
 class HAL(Method):
@@ -146,7 +146,7 @@ class HAL(Method):
         return x
 
 
-def aside(net: Tapped, x: Tensor, weights: Fields | None = None) -> Activations:
+def aside(net: Tapped, x: Inputs, weights: Fields | None = None) -> Activations:
     """A training pass, perhaps with other weights, that leaves no trace in BatchNorm's running statistics."""
     statistics = {name: buffer.clone() for name, buffer in net.named_buffers()}
     passed: Activations = functional_call(net, statistics | (weights or {}), (x,))

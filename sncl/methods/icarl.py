@@ -21,8 +21,8 @@ from sncl.memory.admission import AtBoundaries
 from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import joined, padded
 from sncl.networks.last import LAST, tap_last
-from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.networks.taps import Tapped, call, evaluating
+from sncl.tensors.fields import Fields, Inputs, inputs, named, picked, pieces
 
 CHUNK = 500  # rows in one pass over a task that has ended
 
@@ -78,7 +78,7 @@ class ICaRL(Method):
         targets = F.one_hot(y, logits.shape[1]).to(logits.dtype)  # [rows, classes]
         if past:
             with torch.no_grad():
-                targets = torch.where(self.learned, self.old(x).float().sigmoid(), targets)
+                targets = torch.where(self.learned, call(self.old, x).float().sigmoid(), targets)
         seen = self.seen.index_fill(0, now["y"], True)
         each = F.binary_cross_entropy_with_logits(logits, targets, reduction="none") * seen
         losses = {"labels": each.sum(1).mean() / seen.sum()}
@@ -91,7 +91,7 @@ class ICaRL(Method):
 
     @torch.no_grad()
     def at_boundary(self, net: Tapped, ending: Ending) -> Fields:
-        x, y, stored = ending.rows["x"], ending.rows["y"], ending.memory
+        x, y, stored = inputs(ending.rows), ending.rows["y"], ending.memory
         self.seen.index_fill_(0, y, True)
         classes, new = int(self.seen.sum()), y.unique()
         quota = ending.capacity // classes
@@ -105,11 +105,11 @@ class ICaRL(Method):
         for label in new:
             own = (y == label).nonzero()[:, 0]
             picks = own[herd(features[own], quota)]
-            parts.append({"x": x[picks], "y": y[picks], "order": torch.arange(len(picks), device=y.device)})
-        content = {name: torch.cat([part[name] for part in parts]) for name in ("x", "y", "order")}
+            parts.append({**named(picked(x, picks)), "y": y[picks], "order": torch.arange(len(picks), device=y.device)})
+        content = {name: torch.cat([part[name] for part in parts]) for name in (*named(x), "y", "order")}
 
         member = F.one_hot(content["y"], len(self.seen)).to(features.dtype)  # [exemplars, classes]
-        sums = member.T @ last_features(net, content["x"], ending.still)
+        sums = member.T @ last_features(net, inputs(content), ending.still)
         self.means.copy_(sums / member.sum(0).clamp(min=1)[:, None])
         self.kept.copy_(member.any(0))
         self.learned.copy_(self.seen)
@@ -124,7 +124,7 @@ class ICaRL(Method):
         self.means = padded(self.means, growth.outputs)
         return super().grow(net, growth)
 
-    def predict(self, net: Tapped, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         logits, features = net(x)
         apart = torch.cdist(features[LAST], self.means, compute_mode="donot_use_mm_for_euclid_dist")
         nearest = (-apart.square()).masked_fill(~self.kept, torch.finfo(apart.dtype).min)
@@ -144,7 +144,7 @@ def herd(features: Tensor, count: int) -> Tensor:
     return torch.stack(picks)
 
 
-def last_features(net: Tapped, x: Tensor, still: Callable[[Tensor], Tensor]) -> Tensor:
+def last_features(net: Tapped, x: Inputs, still: Callable[[Inputs], Inputs]) -> Tensor:
     """The last features of many rows, in evaluation. [rows, features]"""
     with evaluating(net):
-        return torch.cat([net(still(part)).features[LAST].float() for part in x.split(CHUNK)])
+        return torch.cat([net(still(part)).features[LAST].float() for part in pieces(x, CHUNK)])

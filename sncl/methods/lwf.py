@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import label_losses, padded
-from sncl.networks.taps import Tapped, evaluating
-from sncl.tensors.fields import Fields
+from sncl.networks.taps import Tapped, call, evaluating
+from sncl.tensors.fields import Fields, Inputs, inputs
 
 CLOSED = -1e9  # a logit whose softmax is exactly 0; finite, so that closing every class gives no NaN
 BEHIND = 1e4  # how far the logits of classes that never came are put behind; small enough to keep their order
@@ -48,19 +48,19 @@ class LwF(Method):
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         with evaluating(net), torch.no_grad():
-            logits: Tensor = net(example)
+            logits = call(net, example)
         self.register_buffer("seen", torch.zeros_like(logits[0], dtype=torch.bool))
         self.register_buffer("known", torch.zeros_like(self.seen))
         self.before = deepcopy(net).eval().requires_grad_(False)
         return Tapped(net)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        logits = net(now["x"]).logits.float()
+        logits = net(inputs(now)).logits.float()
         among = self.seen.index_fill(0, now["y"], True)
         losses = {"labels": label_losses(logits.masked_fill(~among, CLOSED), now["y"]).mean()}
         if self.alpha:
             with torch.no_grad():
-                answers = self.before(now["x"]).float()
+                answers = call(self.before, inputs(now)).float()
             losses["past_answers"] = self.alpha * self._distillation(logits, answers)
         if self.decay:
             losses["decay"] = self.decay * torch.stack([weight.square().sum() for weight in net.parameters()]).sum()
@@ -79,7 +79,7 @@ class LwF(Method):
         self.seen, self.known = (padded(each, growth.outputs) for each in (self.seen, self.known))
         return super().grow(net, growth)
 
-    def predict(self, net: Tapped, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         """The training left the units of classes that never came as they were, so they stand behind all others."""
         logits = super().predict(net, x, task)
         return logits - BEHIND * ~self.seen

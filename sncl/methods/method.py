@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sncl.memory.admission import Admission, Reservoir
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, Inputs
 
 
 class Outcome(NamedTuple):
@@ -37,8 +37,8 @@ class Ending(NamedTuple):
     rows: Fields
     memory: Fields
     capacity: int
-    view: Callable[[Tensor], Tensor]
-    still: Callable[[Tensor], Tensor]
+    view: Callable[[Inputs], Inputs]
+    still: Callable[[Inputs], Inputs]
     generator: torch.Generator
 
 
@@ -58,8 +58,9 @@ class Method(nn.Module, ABC):
     """A continual-learning method. It sees no optimiser, memory, stream, log or device.
 
     ``now`` holds the batch, ``past`` one replayed batch for each of ``draws`` (empty while nothing is remembered);
-    both are named tensors: ``x`` as the network takes it, ``y``, and in ``past`` whatever the method remembered and
-    the ``slot`` of each row.
+    both are named tensors: ``x`` as the network takes it (``x/name`` where it takes several, read by
+    :func:`sncl.tensors.fields.inputs`), ``y``, and in ``past`` whatever the method remembered and the ``slot`` of each
+    row.
     """
 
     draws: int = 0  # independent replayed batches in each step
@@ -121,6 +122,6 @@ class Method(nn.Module, ABC):
         growth.widen(net.body)
         return {}
 
-    def predict(self, net: Tapped, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         """Logits for evaluation; ``task`` is known in the Task-IL setting only. [rows, classes]"""
         return net.passes(x)[0].logits

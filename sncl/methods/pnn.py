@@ -14,7 +14,7 @@ from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.progressive import Progressive
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, Inputs, inputs
 
 
 class PNN(Method):
@@ -41,12 +41,12 @@ class PNN(Method):
         return [{"params": list(_columns(net).newest.parameters()), "lr": lr}]
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        return Outcome({"labels": label_losses(net(now["x"]).logits, now["y"]).mean()})
+        return Outcome({"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()})
 
     def expand(self, net: Tapped) -> None:
         _columns(net).grow()
 
-    def predict(self, net: Tapped, x: Tensor, task: int | None = None) -> Tensor:
+    def predict(self, net: Tapped, x: Inputs, task: int | None = None) -> Tensor:
         return _columns(net)(x, task)  # type: ignore[no-any-return]
 
 

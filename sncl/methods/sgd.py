@@ -5,11 +5,11 @@ from __future__ import annotations
 from sncl.methods.method import Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, inputs
 
 
 class SGD(Method):
     """loss = CE(f(x), y): nothing is remembered. Over the joint stream it is the upper bound, JOINT."""
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        return Outcome({"labels": label_losses(net(now["x"]).logits, now["y"]).mean()})
+        return Outcome({"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()})

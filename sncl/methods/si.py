@@ -22,7 +22,7 @@ from sncl.methods.gradients import carried, gradient_vector, trained, weight_vec
 from sncl.methods.method import Ending, Growth, Method, Outcome
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, inputs
 
 LARGEST = 1.0  # an entry of the gradient that trains the network
 
@@ -62,7 +62,7 @@ class SI(Method):
         away = weight_vector(net) - self.start
         return Outcome(
             {
-                "labels": label_losses(net(now["x"]).logits, now["y"]).mean(),
+                "labels": label_losses(net(inputs(now)).logits, now["y"]).mean(),
                 "penalty": self.strength * (self.importance * away.square()).sum(),
             }
         )

@@ -27,9 +27,9 @@ from sncl.networks.gates import (
     gates,
     natural_step,
 )
-from sncl.networks.layers import find_sites
+from sncl.networks.layers import find_features, named_sites
 from sncl.networks.taps import Tapped
-from sncl.tensors.fields import Fields, under, within
+from sncl.tensors.fields import Fields, inputs, under, within
 
 ADMISSIONS: dict[str, type[Admission]] = {"reservoir": Reservoir, "loss-aware": LossAwareReservoir}
 PRECISIONS: dict[str, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -56,9 +56,10 @@ class SNCL(Method):
     that are clearly needed the noise.
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
-    "auto" finds the places where the network's neurons are finished. ``maps`` says whether feature maps are stored
-    "pooled" over space or "full"; full maps belong to one view of the image, so they only make sense without
-    augmentation. ``stored`` is the precision the memory keeps features in.
+    "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
+    reads. ``maps`` says whether feature maps and sequences are stored "pooled" over space or positions, or "full"; full
+    maps belong to one view of the image, so they only make sense without augmentation. ``stored`` is the precision the
+    memory keeps features in.
     """
 
     def __init__(
@@ -107,13 +108,15 @@ class SNCL(Method):
         self.start, self.natural, self.worth, self.commitment = start, natural, worth, commitment
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
+        self.axes: dict[str, int] = {}  # the replayed layers, and where their channels lie
         self.register_buffer("seen", torch.zeros(()))
         self.seen: Tensor
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
-        replayed: tuple[str, ...] = ()
         if self.gamma:
-            replayed = _names(self.features) or tuple(site.name for site in find_sites(net, example))
+            chosen = _names(self.features)
+            sites = find_features(net, example) if chosen is None else named_sites(net, example, chosen)
+            self.axes = {site.name: site.axis for site in sites}
         if self.eta:
             attach_gates(
                 net,
@@ -125,7 +128,7 @@ class SNCL(Method):
                 start=self.start,
             )
         self.gates = tuple(gate for _, gate in gates(net))
-        return Tapped(net, replayed)
+        return Tapped(net, tuple(self.axes))
 
     def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
         ours = {parameter for gate in self.gates for parameter in gate.parameters()}
@@ -136,7 +139,7 @@ class SNCL(Method):
         return groups + ([{"params": gated, "lr": lr * self.gate_lr}] if gated else [])
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        here, *there = net.passes(now["x"], *(rows["x"] for rows in past))
+        here, *there = net.passes(inputs(now), *(inputs(rows) for rows in past))
         each = label_losses(here.logits, now["y"])  # [rows]
         losses = {"labels": each.mean()}
         refresh: Fields = {}
@@ -177,7 +180,14 @@ class SNCL(Method):
         """What is stored and compared of each layer: [rows, channels], or the whole map."""
         if self.maps == "full":
             return features
-        return {name: h.flatten(2).mean(2) if h.dim() == 4 else h for name, h in features.items()}
+        return {name: _pooled(h, self.axes[name]) for name, h in features.items()}
+
+
+def _pooled(h: Tensor, axis: int) -> Tensor:
+    """The mean over space or positions. [rows, channels]"""
+    if h.dim() < 3:
+        return h
+    return h.flatten(2).mean(2) if axis == 1 else h.flatten(1, -2).mean(1)
 
 
 def _names(text: str) -> tuple[str, ...] | None:

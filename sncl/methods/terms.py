@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.tensors.fields import Fields, Inputs, end_to_end, inputs
 
 
 def padded(values: Tensor, length: int) -> Tensor:
@@ -30,10 +30,10 @@ def with_new_classes(logits: Tensor, outputs: int) -> Tensor:
     return torch.cat([logits, new], 1)
 
 
-def joined(now: Fields, past: Sequence[Fields]) -> tuple[Tensor, Tensor]:
+def joined(now: Fields, past: Sequence[Fields]) -> tuple[Inputs, Tensor]:
     """Inputs and labels of the batch and of what is replayed beside it, end to end."""
     batches = (now, *past)
-    return end_to_end([rows["x"] for rows in batches]), torch.cat([rows["y"] for rows in batches])
+    return end_to_end([inputs(rows) for rows in batches]), torch.cat([rows["y"] for rows in batches])
 
 
 def label_losses(logits: Tensor, y: Tensor) -> Tensor:

@@ -36,7 +36,8 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.networks.layers import find_sites, named_sites
-from sncl.networks.taps import layer
+from sncl.networks.taps import INPUT, layer
+from sncl.tensors.fields import Inputs
 
 Parameterisation = Literal["sigma", "lambda"]
 Noise = Literal["sample", "channel"]
@@ -44,6 +45,7 @@ LOG_LAMBDA_LIMIT = 10.0
 INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
+INPUT_GATE = "input_gate"  # the name of a gate on what its layer reads
 
 
 class Gate(nn.Module):
@@ -117,14 +119,20 @@ class Apply:
     def __init__(self, gate: nn.Module) -> None:
         self.gate = gate
 
-    def __call__(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        gated: Tensor = self.gate(output)
-        return gated
+    def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        return (self.gate(output[0]), *output[1:]) if isinstance(output, tuple) else self.gate(output)
+
+
+class _ApplyBefore(Apply):
+    """The hook that gates what a layer reads."""
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Any = None) -> Any:
+        return super().__call__(module, inputs, inputs)
 
 
 def attach_gates(
     net: nn.Module,
-    example: Any,
+    example: Inputs,
     layers: tuple[str, ...] | None = None,
     *,
     parameterisation: Parameterisation = "sigma",
@@ -136,7 +144,8 @@ def attach_gates(
 
     ``example`` is a small input batch; it shows how the network is wired. Without ``layers`` the places are found:
     behind the nonlinearity of every hidden layer and on residual sums, never in front of a BatchNorm and never on the
-    logits. The other arguments are those of :class:`Gate`.
+    logits. With ``layers`` they stand behind the layers of these names, or in front of one that ends in ``:input``. The
+    other arguments are those of :class:`Gate`.
     """
     if next(gates(net), None) is not None:
         raise SnclError("this network has gates already; attach_gates puts them on once")
@@ -145,8 +154,11 @@ def attach_gates(
         place = layer(net, site.name)
         gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start)
         gate.train(place.training)
-        if isinstance(place, nn.Sequential):
+        if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
+        elif site.name.endswith(INPUT):
+            place.add_module(INPUT_GATE, gate)
+            place.register_forward_pre_hook(_ApplyBefore(gate), prepend=True)
         else:
             place.add_module("gate", gate)
             place.register_forward_hook(Apply(gate), prepend=True)  # before the taps, so that they see the gated value
@@ -157,7 +169,8 @@ def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
     """The gates of a network by the name of their layer."""
     for name, module in net.named_modules():
         if isinstance(module, Gate):
-            yield name.rpartition(".")[0], module
+            place, _, own = name.rpartition(".")
+            yield place + INPUT if own == INPUT_GATE else place, module
 
 
 def sampling(net: nn.Module) -> AbstractContextManager[None]:

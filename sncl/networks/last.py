@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.networks.taps import ReadingHook, Tapped, evaluating
+from sncl.networks.taps import ReadingHook, Tapped, call, evaluating
 
 LAST = "last"  # the name under which they are read
 
@@ -39,7 +39,7 @@ def tap_last(net: nn.Module, example: Any) -> Tapped:
     handles = [module.register_forward_hook(output) for module, output in outputs.items()]
     with evaluating(net), torch.no_grad():
         try:
-            logits = net(example)
+            logits = call(net, example)
         finally:
             for handle in handles:
                 handle.remove()

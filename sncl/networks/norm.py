@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sncl.errors import SnclError
 
 
 class PassNorm(nn.BatchNorm2d):
@@ -18,10 +25,16 @@ class PassNorm(nn.BatchNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or len(self.sizes) < 2:
-            return super().forward(x)
-        if torch.compiler.is_compiling() and len(set(self.sizes)) == 1:
+            return self._one(x)
+        single = 1 in self.sizes and _is_single(x[:1])
+        if torch.compiler.is_compiling() and len(set(self.sizes)) == 1 and not single:
             return self._at_once(x, len(self.sizes))
-        return torch.cat([nn.BatchNorm2d.forward(self, part) for part in x.split(self.sizes)])
+        return torch.cat([self._one(part) for part in x.split(self.sizes)])
+
+    def _one(self, x: Tensor) -> Tensor:
+        if self.training and _is_single(x):
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
 
     def _at_once(self, x: Tensor, passes: int) -> Tensor:
         """The same for passes of equal size, written out for a compiler to fuse; slow without one."""
@@ -43,3 +56,47 @@ class PassNorm(nn.BatchNorm2d):
             weight, bias = (each.expand(passes, -1)[:, None, :, None, None] for each in (self.weight, self.bias))
             normal = (parts - mean) * (scale * weight) + bias
         return normal.to(x.dtype).flatten(0, 1)
+
+
+def _is_single(x: Tensor) -> bool:
+    """Whether there is one value of each channel, which has no variance."""
+    return x.numel() == x.shape[1]
+
+
+class _SingleValues:
+    """Hooks of a BatchNorm in training: a single value of each channel is normalised by the running statistics."""
+
+    def __init__(self) -> None:
+        self.switched = False
+
+    def before(self, norm: nn.Module, inputs: Any) -> None:
+        x = inputs[0]
+        if norm.training and _is_single(x):
+            if norm.running_mean is None:
+                raise SnclError(
+                    "this network has a BatchNorm without running statistics, which cannot learn from a single row; "
+                    "give batches of two rows or more"
+                )
+            norm.training, self.switched = False, True
+
+    def after(self, norm: nn.Module, inputs: Any = None, output: Any = None) -> None:
+        if self.switched:
+            norm.training, self.switched = True, False
+
+
+@contextmanager
+def bearing_single_values(norms: Iterable[nn.Module]) -> Iterator[None]:
+    """Let every BatchNorm learn from one row, which torch refuses: it normalises by what it saw before.
+
+    Where a row has several values of a channel, as an image has, torch's own statistics stay.
+    """
+    handles = []
+    for norm in norms:
+        hook = _SingleValues()
+        handles.append(norm.register_forward_pre_hook(hook.before))
+        handles.append(norm.register_forward_hook(hook.after, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from sncl.errors import SnclError
+from sncl.networks.gates import INPUT_GATE
 from sncl.networks.layers import logit_layers
-from sncl.networks.taps import evaluating, layer
+from sncl.networks.taps import call, evaluating, layer
+from sncl.tensors.fields import Inputs
 
 Output = nn.Linear | nn.modules.conv._ConvNd
 
@@ -68,13 +70,17 @@ def widen(net: nn.Module, name: str, added: int) -> Wider:
     if not isinstance(found, Wider):
         assert isinstance(found, Output)
         above, _, own = name.rpartition(".")
-        found = Wider(found).train(found.training)
+        wider = Wider(found).train(found.training)
+        if INPUT_GATE in found._modules:  # what was gated for the old outputs is for the new ones, too
+            wider.add_module(INPUT_GATE, found._modules.pop(INPUT_GATE))
+            wider._forward_pre_hooks, found._forward_pre_hooks = found._forward_pre_hooks, wider._forward_pre_hooks
+        found = wider
         setattr(net.get_submodule(above), own, found)
     found.grow(added)
     return found
 
 
-def find_output(net: nn.Module, example: Any) -> str:
+def find_output(net: nn.Module, example: Inputs) -> str:
     """The name of the layer whose outputs are the logits, so that :func:`widen` can add to them.
 
     Tried out on a copy: with one output more, which says something else, the others must keep every bit.
@@ -84,11 +90,11 @@ def find_output(net: nn.Module, example: Any) -> str:
         (name,) = found
         trial = deepcopy(net)
         with evaluating(trial), torch.no_grad():
-            before: Tensor = trial(example)
+            before = call(trial, example)
             try:
                 for parameter in widen(trial, name, 1).parts[-1].parameters():
                     parameter.fill_(1.0)
-                after: Tensor = trial(example)
+                after = call(trial, example)
             except (RuntimeError, ValueError, TypeError):  # something behind the layer counts on its size
                 after = before
         wider = before.dim() == 2 and after.shape == (before.shape[0], before.shape[1] + 1)

@@ -39,9 +39,10 @@ from sncl.networks.channels import (
     through,
     trace,
 )
-from sncl.networks.gates import Apply, Gate, gates
-from sncl.networks.taps import Tapped, evaluating, without_taps
+from sncl.networks.gates import INPUT_GATE, Apply, Gate, gates
+from sncl.networks.taps import INPUT, Tapped, evaluating, without_taps
 
+SCALE, INPUT_SCALE = "channel_scale", "input_channel_scale"  # the names of fixed factors
 TOLERANCE = 1e-4  # of the largest output, or of 1 where that is less
 
 
@@ -185,8 +186,8 @@ def _with_fixed_gates(net: nn.Module, example: Any) -> nn.Module:
             copy.set_submodule(name, scale)
         else:
             delattr(place, own)
-            place.add_module("channel_scale", scale)  # the name of a gate stays free for another one
-        for hook in place._forward_hooks.values():
+            place.add_module(INPUT_SCALE if own == INPUT_GATE else SCALE, scale)  # a gate's own name stays free
+        for hook in (*place._forward_hooks.values(), *place._forward_pre_hooks.values()):
             if isinstance(hook, Apply) and hook.gate is gate:
                 hook.gate = scale
     return copy
@@ -196,7 +197,8 @@ def _scales(net: nn.Module) -> Iterator[tuple[str, ChannelScale]]:
     """The fixed factors of a network by the name of their layer."""
     for name, module in net.named_modules():
         if isinstance(module, ChannelScale):
-            yield name.rpartition(".")[0], module
+            place, _, own = name.rpartition(".")
+            yield place + INPUT if own == INPUT_SCALE else place, module
 
 
 def _smaller(fixed: nn.Module, example: Any) -> tuple[nn.Module, dict[str, int]]:
@@ -218,7 +220,7 @@ def _smaller(fixed: nn.Module, example: Any) -> tuple[nn.Module, dict[str, int]]
         _slice(net, traced, flow, kept)
         for name, scale in list(_scales(net)):
             if bool((scale.factor == 1).all()):
-                _take_off(net.get_submodule(name), scale)
+                _take_off(net.get_submodule(name.removesuffix(INPUT)), scale)
     return net, left
 
 
@@ -227,8 +229,10 @@ def _name_of(traced: Trace, value: Tensor) -> str:
 
 
 def _take_off(place: nn.Module, scale: ChannelScale) -> None:
-    for key in [key for key, hook in place._forward_hooks.items() if isinstance(hook, Apply) and hook.gate is scale]:
-        del place._forward_hooks[key]
+    tables: list[dict[int, Any]] = [place._forward_hooks, place._forward_pre_hooks]
+    for hooks in tables:
+        for key in [key for key, hook in hooks.items() if isinstance(hook, Apply) and hook.gate is scale]:
+            del hooks[key]
     name = next(name for name, module in place.named_children() if module is scale)
     if isinstance(place, nn.Sequential):
         del place[list(place._modules).index(name)]

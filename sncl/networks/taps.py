@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.networks.norm import PassNorm
-from sncl.tensors.fields import Fields, end_to_end
+from sncl.networks.norm import PassNorm, bearing_single_values
+from sncl.tensors.fields import Fields, Inputs, end_to_end, rows
+
+INPUT = ":input"  # "head:input" is what the layer "head" reads
 
 
 class Activations(NamedTuple):
@@ -41,6 +43,7 @@ class _Tap(ReadingHook):
         features = self.record.features
         if features is None:
             return
+        output = first(output)
         if self.name in features:
             raise SnclError(
                 f"layer {self.name!r} runs more than once in a forward pass, so it has no single feature to replay; "
@@ -51,9 +54,21 @@ class _Tap(ReadingHook):
         features[self.name] = output
 
 
+class _InputTap(_Tap):
+    """The same for what a layer reads, as a hook in front of it."""
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Any = None) -> None:
+        super().__call__(module, inputs, inputs)
+
+
+def first(output: Any) -> Any:
+    """The first element of a tuple, as recurrent layers and blocks of libraries return one; all else as it is."""
+    return output[0] if isinstance(output, tuple) and output else output
+
+
 def layer(net: nn.Module, name: str) -> nn.Module:
     """The submodule of that name, or an error that lists the names there are."""
-    found: nn.Module | None = dict(net.named_modules()).get(name)
+    found: nn.Module | None = dict(net.named_modules()).get(name.removesuffix(INPUT))
     if found is None or not name:
         known = ", ".join(each for each, _ in net.named_modules() if each)
         raise SnclError(f"the network has no layer {name!r}; it has: {known}")
@@ -70,10 +85,42 @@ def without_taps(net: nn.Module) -> nn.Module:
     return net
 
 
+def arguments(x: Inputs) -> tuple[tuple[Tensor, ...], Fields]:
+    """How a network is called with such inputs: one tensor is its first argument, several are keyword arguments."""
+    return ((x,), {}) if isinstance(x, Tensor) else ((), x)
+
+
+def call(net: nn.Module, x: Inputs) -> Tensor:
+    """The logits of any network, whatever else it returns."""
+    positional, named = arguments(x)
+    return logits_of(net(*positional, **named))
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in what a network returned.
+
+    They are the output itself, its ``logits`` (of a mapping, such as the ``ModelOutput`` of Hugging Face) or the first
+    element of a tuple.
+    """
+    found = output
+    if isinstance(output, Mapping):
+        found = output.get("logits")
+    elif isinstance(output, (tuple, list)) and output:
+        found = output[0]
+    if not isinstance(found, Tensor):
+        parts = f" with {', '.join(map(str, output)) or 'nothing'}" if isinstance(output, Mapping) else ""
+        raise SnclError(
+            f"the network returns {type(output).__name__}{parts}, where logits were not found; it must return logits "
+            "[rows, classes], a tuple that starts with them or a dictionary with 'logits'"
+        )
+    return found
+
+
 class Tapped(nn.Module):
     """A network that returns :class:`Activations` instead of bare logits.
 
-    ``body`` is the network itself; called directly it works as before.
+    ``body`` is the network itself; called directly it works as before. A name that ends in ``:input`` taps what that
+    layer reads.
     """
 
     def __init__(self, body: nn.Module, layers: tuple[str, ...] = ()) -> None:
@@ -82,19 +129,29 @@ class Tapped(nn.Module):
         self.record = _Record()
         norms = [module for module in body.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
         self.norms = [norm for norm in norms if isinstance(norm, PassNorm)]
-        self.joins = len(norms) == len(self.norms)
-        self._handles = [layer(body, name).register_forward_hook(_Tap(name, self.record)) for name in layers]
+        self.others = [norm for norm in norms if not isinstance(norm, PassNorm)]
+        self.joins = not self.others
+        self._handles = [
+            layer(body, name).register_forward_pre_hook(_InputTap(name, self.record))
+            if name.endswith(INPUT)
+            else layer(body, name).register_forward_hook(_Tap(name, self.record))
+            for name in layers
+        ]
 
-    def forward(self, x: Any) -> Activations:
+    def forward(self, x: Inputs) -> Activations:
         features: Fields = {}
         self.record.features = features
         try:
-            logits: Tensor = self.body(x)
+            if self.others and self.training and rows(x) == 1:
+                with bearing_single_values(self.others):
+                    logits = call(self.body, x)
+            else:
+                logits = call(self.body, x)
         finally:
             self.record.features = None
         return Activations(logits, features)
 
-    def passes(self, *inputs: Tensor) -> list[Activations]:
+    def passes(self, *inputs: Inputs) -> list[Activations]:
         """One pass for each input, run as a single one where a row's result does not depend on the other rows.
 
         BatchNorm in training makes it depend on them. :class:`PassNorm` keeps the passes apart; a network with another
@@ -103,7 +160,7 @@ class Tapped(nn.Module):
         if not self.joins or len(inputs) == 1:
             return [self(x) for x in inputs]
         for norm in self.norms:
-            norm.sizes = tuple(x.shape[0] for x in inputs)
+            norm.sizes = tuple(rows(x) for x in inputs)
         try:
             logits, features = self(end_to_end(inputs))
         finally:
@@ -111,8 +168,8 @@ class Tapped(nn.Module):
                 norm.sizes = ()
         parts, start = [], 0
         for x in inputs:  # slices, not a split: what is not differentiated costs nothing on the way back
-            rows = slice(start, start := start + x.shape[0])
-            parts.append(Activations(logits[rows], {name: feature[rows] for name, feature in features.items()}))
+            own = slice(start, start := start + rows(x))
+            parts.append(Activations(logits[own], {name: feature[own] for name, feature in features.items()}))
         return parts
 
     def remove(self) -> None:

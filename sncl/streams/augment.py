@@ -15,7 +15,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from sncl.tensors.fields import Inputs, mapped
 from sncl.tensors.transfer import upload
+
+IMAGE_AXES = 4
 
 
 def remap(x: Tensor, pixels: Tensor, blanks: bool = True) -> Tensor:
@@ -78,6 +81,20 @@ class View(ABC):
     @abstractmethod
     def still(self, x: Tensor) -> Tensor:
         """The evaluation view."""
+
+
+def viewed(view: View, x: Inputs, uniform: Tensor) -> Inputs:
+    """The training view of inputs; of several tensors those that are images, with four axes, share their numbers."""
+    if isinstance(x, Tensor):
+        return view(x, uniform)
+    return mapped(lambda part: view(part, uniform) if part.dim() == IMAGE_AXES else part, x)
+
+
+def still(view: View, x: Inputs) -> Inputs:
+    """The evaluation view, in the same way."""
+    if isinstance(x, Tensor):
+        return view.still(x)
+    return mapped(lambda part: view.still(part) if part.dim() == IMAGE_AXES else part, x)
 
 
 @dataclass(frozen=True)

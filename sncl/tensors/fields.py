@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 Fields = dict[str, Tensor]
+Inputs = Tensor | Fields  # what a network reads: one tensor, or several by name, which are its keyword arguments
 
 
-def rows(fields: Fields) -> int:
+def rows(fields: Inputs) -> int:
     """The length of the common first axis."""
-    return next(iter(fields.values())).shape[0]
+    return fields.shape[0] if isinstance(fields, Tensor) else next(iter(fields.values())).shape[0]
 
 
-def end_to_end(parts: Sequence[Tensor]) -> Tensor:
-    """``torch.cat``, without the copy where the parts are the pieces of one tensor, in order."""
+def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
     whole = parts[0]._base if not torch.compiler.is_compiling() else None
     if whole is None or whole.shape[0] != sum(part.shape[0] for part in parts) or not whole.is_contiguous():
         return torch.cat(list(parts))
@@ -37,3 +37,38 @@ def within(prefix: str, fields: Fields) -> Fields:
     """The tensors named ``prefix/name``, by their own name: the inverse of :func:`under`."""
     start = f"{prefix}/"
     return {name.removeprefix(start): tensor for name, tensor in fields.items() if name.startswith(start)}
+
+
+def named(x: Inputs) -> Fields:
+    """Inputs as fields of a batch: ``x``, or one ``x/name`` for each of several."""
+    return {"x": x} if isinstance(x, Tensor) else under("x", x)
+
+
+def inputs(fields: Fields) -> Inputs:
+    """The inputs among the fields of a batch: the inverse of :func:`named`."""
+    return fields["x"] if "x" in fields else within("x", fields)
+
+
+def mapped(change: Callable[[Tensor], Tensor], x: Inputs) -> Inputs:
+    """The same change made to every tensor of the inputs."""
+    return change(x) if isinstance(x, Tensor) else {name: change(tensor) for name, tensor in x.items()}
+
+
+def picked(x: Inputs, which: Tensor) -> Inputs:
+    """Some rows of the inputs, by their numbers."""
+    return mapped(lambda tensor: tensor[which], x)
+
+
+def pieces(x: Inputs, sizes: int | list[int]) -> Sequence[Inputs]:
+    """The rows in pieces, as ``Tensor.split`` makes them."""
+    if isinstance(x, Tensor):
+        parts: Sequence[Tensor] = x.split(sizes)
+        return parts
+    each = zip(*(tensor.split(sizes) for tensor in x.values()), strict=True)
+    return [dict(zip(x, piece, strict=True)) for piece in each]
+
+
+def end_to_end(parts: Sequence[Inputs]) -> Inputs:
+    """``torch.cat``, without the copy where the parts are the pieces of one tensor, in order."""
+    each = [named(part) for part in parts]
+    return inputs({name: _end_to_end([part[name] for part in each]) for name in each[0]})

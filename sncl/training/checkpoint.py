@@ -32,6 +32,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
+        if os.name == "posix":  # the new name survives a power loss once its folder is written, too
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise SnclError(f"cannot write {path}: {error.strerror or error}") from error

@@ -20,8 +20,8 @@ from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.methods.method import Method, Outcome
 from sncl.networks.taps import Tapped
-from sncl.streams.augment import View
-from sncl.tensors.fields import Fields
+from sncl.streams.augment import View, viewed
+from sncl.tensors.fields import Fields, inputs, named, rows
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.descent import Optimizer
@@ -82,8 +82,8 @@ def computed_in(precision: torch.dtype, device: torch.device) -> AbstractContext
 class Step:
     """One step on a batch ``given`` as named tensors on the device.
 
-    ``x`` and ``y`` are the batch as it came, ``view`` the random numbers of its view; every replayed batch has its
-    ``slot N`` and ``replay view N``.
+    ``x`` (or several ``x/name``) and ``y`` are the batch as it came, ``view`` the random numbers of its view; every
+    replayed batch has its ``slot N`` and ``replay view N``.
     """
 
     method: Method
@@ -99,9 +99,9 @@ class Step:
         while f"slot {len(past)}" in given and self.memory is not None:
             past.append(self.memory.sample(given[f"slot {len(past)}"]))
         numbers = [given["view"], *(given[f"replay view {draw}"] for draw in range(len(past)))]
-        now = {"x": given["x"], "y": given["y"]}
+        now = {**named(inputs(given)), "y": given["y"]}
         self.optimizer.zero_grad()
-        with computed_in(self.precision, given["x"].device):
+        with computed_in(self.precision, given["y"].device):
             outcome, now = self.observe(self.method, self.net, self.view, now, tuple(past), numbers)
         self.method.backward(self.net, outcome.losses)
         self.optimizer.step()
@@ -118,10 +118,13 @@ def observe(
 ) -> tuple[Outcome, Fields]:
     """The forward half of a step: all images through the view at once, and what the method makes of them."""
     batches = (now, *past)
-    views = view(torch.cat([rows["x"] for rows in batches]), torch.cat(numbers))
+    each = [named(inputs(batch)) for batch in batches]
+    together = {name: torch.cat([part[name] for part in each]) for name in each[0]}
+    views = named(viewed(view, inputs(together), torch.cat(numbers)))
     seen, start = [], 0
-    for rows in batches:
-        seen.append(rows | {"x": views[start : (start := start + rows["x"].shape[0])]})
+    for batch in batches:
+        own = slice(start, start := start + rows(batch))
+        seen.append(batch | {name: value[own] for name, value in views.items()})
     return method.observe(net, seen[0], tuple(seen[1:])), seen[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,39 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.tensors.fields import Inputs
 
-Rows = Tensor | ArrayLike
+Rows = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
 
 NUMBER_THEM = "number the classes 0, 1, 2, ..., or use sncl.ContinualClassifier, which takes labels of any kind"
 
 
-def as_inputs(x: Rows) -> Tensor:
-    """Inputs as a tensor, in the precision they came in."""
-    x = _tensor("x", x)
+def as_inputs(x: Rows) -> Inputs:
+    """Inputs as a tensor or a dictionary of tensors, in the precision they came in."""
+    if not isinstance(x, Mapping):  # what a tokenizer returns is a mapping of its own kind
+        return _as_input("x", x)
+    if not x:
+        raise SnclError("x is a dictionary without a tensor; it names the inputs of the network")
+    return {name: _as_input(repr(name), value) for name, value in x.items()}
+
+
+def _as_input(name: str, value: Any) -> Tensor:
+    x = _tensor(name, value)
     if x.is_complex():
-        raise SnclError(f"x holds real numbers, not {short(x.dtype)}")
+        raise SnclError(f"{name} holds real numbers, not {short(x.dtype)}")
     if x.dim() == 0 or (x.dim() == 1 and x.is_floating_point()):
         raise SnclError(
-            f"x is one row for each label, [rows, ...], but has the shape {list(x.shape)}; a single row is x[None], "
-            "a single feature x[:, None]"
+            f"{name} is one row for each label, [rows, ...], but has the shape {list(x.shape)}; a single row is "
+            "x[None], a single feature x[:, None]"
         )
     if x.shape[0] == 0:
-        raise SnclError(f"x needs at least 1 row, and has the shape {list(x.shape)}")
+        raise SnclError(f"{name} needs at least 1 row, and has the shape {list(x.shape)}")
     return x
+
+
+def called(name: str) -> str:
+    """An input by the name a person gave it: ``x``, or that of one of several."""
+    return name if name == "x" else repr(name.removeprefix("x/"))
 
 
 def as_labels(y: Rows) -> Tensor:

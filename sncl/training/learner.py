@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +26,16 @@ from sncl.memory.memory import Memory
 from sncl.methods.method import Ending, Growth, Method
 from sncl.methods.table import make
 from sncl.networks.output import find_output, widen
-from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.augment import Identity, View
-from sncl.tensors.fields import Fields, under, within
+from sncl.networks.taps import Tapped, call, evaluating
+from sncl.streams.augment import Identity, View, still, viewed
+from sncl.tensors.fields import Fields, Inputs, inputs, mapped, named, pieces, rows, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.average import Average
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer, carry_moments
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
-from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, refuse_gaps, short
+from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, called, refuse_gaps, short
 
 FORMAT = 4
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
@@ -78,13 +79,13 @@ class Learner:
     (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
     parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
 
-    Inputs are tensors or arrays. Without a view, floating-point ones are brought to the precision of the network. With
-    ``grow`` a label for which the network has no output yet gets one, see :meth:`grow`; keep labels on the host then,
-    for they are looked at.
+    Inputs are tensors or arrays, or a dictionary of them, whose parts become keyword arguments of the network. Without
+    a view, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the network
+    has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
 
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
-    and the graph on a GPU, float32 and eager elsewhere.
+    and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
 
     ``average`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
     (0.999: about a thousand steps). Training does not change.
@@ -117,12 +118,13 @@ class Learner:
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         check_average(average, self.method)
         self.body = net.to(self.device)
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and all(value.dim() < 5 for value in net.parameters()):
             self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.precision = choose_precision(precision, self.device, self.method)
         self.engine = choose_engine(
             engine if optimizer is None or engine != "auto" else "eager", self.device, self.method
         )
+        self._chooses_engine = engine == "auto"
         if grow and not self.method.grows:
             raise SnclError(
                 f"{type(self.method).__name__} cannot get outputs for new classes; give the network outputs for all "
@@ -154,7 +156,7 @@ class Learner:
             self.memory = Memory(memory, self.method.admission, self.device, self.method.stored_as)
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
-        self._example: tuple[torch.Size, torch.dtype] | None = None  # of the first rows
+        self._example: Fields = {}  # two rows of the first batch
         self._averaged = True  # predictions, where there is an average
         self._usual_rows: int | None = None  # of a batch: those of the first one
         self._output = ""  # the name of the layer that yields the logits, if it may grow
@@ -167,14 +169,14 @@ class Learner:
     def prepare(self, x: Rows) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
-            x = as_inputs(x)[:2].to(self.device)
-            if x.is_floating_point() and isinstance(self.view, Identity):
-                x = x.to(next(self.body.parameters()).dtype)
-            seen = self.view.still(x)
+            x = mapped(self._first_rows, as_inputs(x))
+            seen = still(self.view, x)
             self._try_out(x, seen)
             if self.grows:
                 self._output = find_output(self.body, seen)
-            self._example = (x.shape, x.dtype)
+            if self._chooses_engine and (not isinstance(x, Tensor) or x.dtype == torch.int64):
+                self.engine = "eager"  # language networks ask for values, which a graph cannot answer
+            self._example = named(x)
             net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
             net.train()
             with evaluating(net), torch.no_grad():
@@ -206,16 +208,17 @@ class Learner:
     def learn(self, x: Rows, y: Rows) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
+        count = y.shape[0]
         _, _, engine, average = self._prepared()
-        batch = {"x": x, "y": y, "view": self._uniform("view", x.shape[0])}
+        batch = {**named(x), "y": y, "view": self._uniform("view", count)}
         if self._usual_rows is None:
-            self._usual_rows = x.shape[0]
+            self._usual_rows = count
         for _ in range(self.method.steps):
-            usual = x.shape[0] == self._usual_rows and self._settled(x.shape[0])
+            usual = count == self._usual_rows and self._settled(count)
             outcome = engine(batch | self._replayed(), usual)
         if self.memory is not None:
-            incoming = {"x": x, "y": y, **outcome.remember}
-            self.memory.admit(incoming, self.random.uniform("admission", x.shape[0], 3))
+            incoming = {**named(x), "y": y, **outcome.remember}
+            self.memory.admit(incoming, self.random.uniform("admission", count, 3))
         self.steps += 1
         if average is not None:
             average.update(self.steps)
@@ -226,14 +229,15 @@ class Learner:
 
         ``x`` and ``y`` are all rows of the task, for the methods that look at them once more.
         """
-        rows: Fields = {}
+        task: Fields = {}
         if self.method.revisits:
             if x is None or y is None:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
-            rows = dict(zip(("x", "y"), self._batch(x, y), strict=True))
+            x, y = self._batch(x, y)
+            task = {**named(x), "y": y}
         net = self._prepared().net
         memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
-        ending = Ending(rows, memory, capacity, self._view, self.view.still, self.random["boundary"])
+        ending = Ending(task, memory, capacity, self._view, partial(still, self.view), self.random["boundary"])
         with self.random.as_global("gates"):
             content = self.method.at_boundary(net, ending)
         if self.memory is not None:
@@ -254,7 +258,7 @@ class Learner:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         x = self._checked(as_inputs(x))
         with self.predicting(), torch.no_grad():
-            views = (self.view.still(part.to(self.device)) for part in x.split(EVALUATION_ROWS))
+            views = (still(self.view, self._moved(part)) for part in pieces(x, EVALUATION_ROWS))
             return torch.cat([self.method.predict(net, view, task) for view in views])
 
     @contextmanager
@@ -308,6 +312,7 @@ class Learner:
             **under("optimizer", moments),
             **under("memory", self.memory.state() if self.memory is not None else {}),
             **under("random", self.random.state()),
+            **under("example", self._example),
         }
 
     def description(self) -> dict[str, Any]:
@@ -319,7 +324,7 @@ class Learner:
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
             "average": self.average,
-            "example": None if self._example is None else [list(self._example[0]), short(self._example[1])],
+            "example": {name: [list(value.shape), short(value.dtype)] for name, value in self._example.items()},
             "rows": self._usual_rows,
             "grown": self.grown,
         }
@@ -346,8 +351,10 @@ class Learner:
         theirs = {key: description.get(key) for key in ours}
         if ours != theirs:
             raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
-        shape, dtype = description["example"]
-        self.prepare(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        shapes = description["example"]
+        shapes = shapes if isinstance(shapes, dict) else {"x": shapes}  # as earlier versions wrote it
+        zeros = {name: torch.zeros(shape, dtype=getattr(torch, dtype)) for name, (shape, dtype) in shapes.items()}
+        self.prepare(inputs(within("example", state) or zeros))
         while self.tasks < description["tasks"]:
             self._expand()
         grown = description.get("grown", [])
@@ -391,17 +398,29 @@ class Learner:
             raise SnclError("this learner has not learned anything yet; call learn(x, y) or load(path) first")
         return self._ready
 
-    def _batch(self, x: Rows, y: Rows) -> tuple[Tensor, Tensor]:
+    def _moved(self, x: Inputs) -> Inputs:
+        return mapped(lambda part: part.to(self.device), x)
+
+    def _first_rows(self, x: Tensor) -> Tensor:
+        """Two rows of their own, on the device; without a view in the precision of the network."""
+        x = x[:2].to(self.device, copy=True)
+        if x.is_floating_point() and isinstance(self.view, Identity):
+            x = x.to(next(self.body.parameters()).dtype)
+        return x
+
+    def _batch(self, x: Rows, y: Rows) -> tuple[Inputs, Tensor]:
         x, y = as_inputs(x), as_labels(y)
-        if x.shape[:1] != y.shape:
-            raise SnclError(
-                f"x and y need the same number of rows, and y one label a row: got {list(x.shape)}, {list(y.shape)}"
-            )
+        for name, value in named(x).items():
+            if value.shape[:1] != y.shape:
+                raise SnclError(
+                    f"{called(name)} and y need the same number of rows, and y one label a row: got "
+                    f"{list(value.shape)}, {list(y.shape)}"
+                )
         self.prepare(x)
         x = self._checked(x)
         if y.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
             self._meet(*(int(value) for value in y.aminmax()))
-        return upload(x, self.device), upload(y, self.device)
+        return mapped(lambda part: upload(part, self.device), x), upload(y, self.device)
 
     def _meet(self, low: int, high: int) -> None:
         """Be ready for labels from ``low`` to ``high``, or say why not."""
@@ -413,43 +432,58 @@ class Learner:
         if high >= self.outputs:
             self.grow(high + 1)
 
-    def _checked(self, x: Tensor) -> Tensor:
+    def _checked(self, x: Inputs) -> Inputs:
         """Inputs like those of the first batch, real numbers in its precision, or an error in words."""
-        assert self._example is not None  # prepared
-        shape, dtype = self._example
+        if isinstance(x, Tensor) and "x" in self._example:
+            return self._checked_one("x", x)
+        given = named(x)
+        if given.keys() != self._example.keys():
+            now, first = (", ".join(map(called, names)) for names in (given, self._example))
+            raise SnclError(f"the inputs are {now}, but in the first batch they were {first}")
+        return inputs({name: self._checked_one(name, value) for name, value in given.items()})
+
+    def _checked_one(self, name: str, x: Tensor) -> Tensor:
+        shape, dtype = self._example[name].shape, self._example[name].dtype
         if x.dtype != dtype and x.is_floating_point() and dtype.is_floating_point:
             x = x.to(dtype)
         if x.shape[1:] != shape[1:] or x.dtype != dtype:
             one = ", ".join(["rows", *map(str, shape[1:])])
+            what = "inputs have" if name == "x" else f"{called(name)} has"
+            hint = "; pad sequences to one length" if dtype == torch.int64 and x.dim() == len(shape) > 1 else ""
             raise SnclError(
-                f"inputs have the shape [{one}] and the type {short(dtype)}, as in the first batch; got "
-                f"{list(x.shape)} and {short(x.dtype)}"
+                f"{what} the shape [{one}] and the type {short(dtype)}, as in the first batch; got "
+                f"{list(x.shape)} and {short(x.dtype)}{hint}"
             )
         if self.device.type == "cpu":
             refuse_gaps(x)
         return x
 
-    def _try_out(self, x: Tensor, seen: Tensor) -> None:
+    def _try_out(self, x: Inputs, seen: Inputs) -> None:
         """Run the network once on the first rows, as the view shows them: what does not fit is said in words."""
         with evaluating(self.body), torch.no_grad():
             try:
-                logits = self.body(seen)
+                logits = call(self.body, seen)
             except (RuntimeError, ValueError, IndexError, TypeError) as error:
                 what = str(error).strip().partition("\n")[0]
+                given = ", ".join(
+                    f"{'' if name == 'x' else called(name) + ' of '}the shape {list(value.shape[1:])} and the type "
+                    f"{short(value.dtype)}"
+                    for name, value in named(x).items()
+                )
                 raise SnclError(
-                    f"the network {type(self.body).__name__} cannot take inputs of the shape {list(x.shape[1:])} and "
-                    f"the type {short(x.dtype)} a row: {what}"
+                    f"the network {type(self.body).__name__} cannot take inputs of {given} a row: {what}"
                 ) from error
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != seen.shape[0]:
-            found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise SnclError(f"the network returns logits [rows, classes], one row for each input; it returned {found}")
+        if logits.dim() != 2 or logits.shape[0] != rows(seen):
+            raise SnclError(
+                f"the network returns logits [rows, classes], one row for each input; it returned {list(logits.shape)}"
+            )
 
     def _uniform(self, purpose: str, rows: int) -> Tensor:
         """The random numbers of a view of so many rows."""
         return self.random.uniform(purpose, rows, self.view.randoms)
 
-    def _view(self, x: Tensor) -> Tensor:
-        return self.view(x, self._uniform("boundary", x.shape[0]))
+    def _view(self, x: Inputs) -> Inputs:
+        return viewed(self.view, x, self._uniform("boundary", rows(x)))
 
     def _replayed(self) -> Fields:
         """Which slots are replayed in this step and the numbers of their views; nothing while the memory is empty."""

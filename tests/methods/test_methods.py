@@ -207,10 +207,19 @@ def test_feature_options() -> None:
     remembered = named.observe(subject, {"x": x, "y": torch.zeros(3).long()}, ()).remember
     assert {name for name in remembered if "/" in name} == {"features/layer2"}
     assert remembered["features/layer2"].dtype == torch.float32
-    maps = torch.rand(2, 4, 3, 3)
-    pooled = SNCL(1.0, 1.0, 1.0, 0.0)._kept({"a": maps})["a"]
-    assert torch.allclose(pooled, maps.mean((2, 3)))
-    assert torch.equal(SNCL(1.0, 1.0, 1.0, 0.0, maps="full")._kept({"a": maps})["a"], maps)
+
+
+def test_maps_and_sequences_are_pooled_to_their_channels() -> None:
+    method, full = SNCL(1.0, 1.0, 1.0, 0.0), SNCL(1.0, 1.0, 1.0, 0.0, maps="full")
+    method.axes = {"images": 1, "channels last": -1, "sequence": -1, "signal": 1, "flat": -1}
+    shapes = {"images": (2, 4, 3, 3), "channels last": (2, 3, 3, 4), "sequence": (2, 7, 4), "signal": (2, 4, 7)}
+    features = {name: torch.rand(shape) for name, shape in shapes.items()} | {"flat": torch.rand(2, 4)}
+    over = {"images": (2, 3), "channels last": (1, 2), "sequence": 1, "signal": 2}
+    pooled = method._kept(features)
+    for name, axes in over.items():
+        torch.testing.assert_close(pooled[name], features[name].mean(axes))
+    assert pooled["flat"] is features["flat"]
+    assert all(full._kept(features)[name] is value for name, value in features.items())
 
 
 def test_admissions_and_bad_words() -> None:

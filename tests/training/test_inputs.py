@@ -130,9 +130,8 @@ def test_predicting_before_learning() -> None:
 def test_a_network_that_cannot_learn_or_answer() -> None:
     with pytest.raises(SnclError, match="the network Flatten has no parameters, so there is nothing to train"):
         learner(nn.Flatten())
-    for net in (nn.Sequential(nn.Linear(4, 3), nn.Unflatten(1, (3, 1))), nn.GRU(4, 3)):
-        with pytest.raises(SnclError, match=r"returns logits \[rows, classes\], one row for each input; it returned"):
-            learner(net).learn(X, Y)
+    with pytest.raises(SnclError, match=r"returns logits \[rows, classes\], one row for each input; it returned"):
+        learner(nn.Sequential(nn.Linear(4, 3), nn.Unflatten(1, (3, 1)))).learn(X, Y)
 
 
 def test_a_memory_larger_than_the_stream_keeps_all_of_it() -> None:

@@ -1,0 +1,252 @@
+"""Follow a live stream: predict every batch, then learn what is labelled of it, and survive restarts.
+
+>>> for answer in follow(learner, source, snapshot="learner.safetensors", every=100):
+...     print(answer.predicted, answer.accuracy)
+
+A snapshot is one file that is replaced as a whole. It holds the learner and the position in the stream, so what is read
+again behind that position is learned exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.tensors.fields import Fields, Inputs, mapped, named, picked, rows
+from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.learner import Learner
+from sncl.training.run import finite, sound
+
+SECONDS = 60.0  # between snapshots, unless told otherwise
+FADING = 0.99  # how much less each earlier row counts in the recent accuracy
+
+
+class Position(NamedTuple):
+    """How far a stream has been followed: batches, rows and the last token that came with a batch."""
+
+    batches: int = 0
+    rows: int = 0
+    token: Any = None
+
+
+class Score(NamedTuple):
+    """Labelled rows so far and how many of them were predicted right, plainly and fading with age."""
+
+    labelled: int = 0
+    right: int = 0
+    fading_labelled: float = 0.0
+    fading_right: float = 0.0
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.right / self.labelled if self.labelled else None
+
+    @property
+    def recent(self) -> float | None:
+        return self.fading_right / self.fading_labelled if self.labelled else None
+
+    def after(self, hits: Tensor) -> Score:
+        """The score with these rows too; ``hits`` are 1 or 0, the latest last. [rows]"""
+        count = len(hits)
+        weights = FADING ** torch.arange(count - 1, -1, -1, dtype=torch.float64)
+        kept = FADING**count
+        return Score(
+            self.labelled + count,
+            self.right + int(hits.sum()),
+            self.fading_labelled * kept + float(weights.sum()),
+            self.fading_right * kept + float((weights * hits).sum()),
+        )
+
+
+class Answer(NamedTuple):
+    """What one batch of the stream led to.
+
+    ``predicted`` are the most likely classes, before anything was learned of the batch. [rows]
+    ``accuracy`` is the share of right predictions over all labelled rows so far, this batch included, and ``recent``
+    the same where each row counts a hundredth less than the one behind it; None while no label has come. ``losses``
+    are those of the training step, empty where nothing was labelled. ``position`` is behind this batch, and ``stored``
+    says whether a snapshot holds it already.
+    """
+
+    predicted: Tensor
+    accuracy: float | None
+    recent: float | None
+    losses: Fields
+    position: Position
+    stored: bool
+
+
+Source = Iterable[Any] | Callable[[Position], Iterable[Any]]
+
+
+def follow(
+    learner: Learner,
+    source: Source,
+    *,
+    snapshot: str | Path | None = None,
+    every: int | None = None,
+    seconds: float | None = None,
+) -> Iterator[Answer]:
+    """Predict and learn what ``source`` yields, one :class:`Answer` for each item.
+
+    An item is ``(x, y)``, ``(x, y, token)`` or ``x`` alone; ``x`` is a batch, or a single row if ``y`` is one label.
+    Rows without a label are only predicted: ``y`` is None, or negative or NaN for each of them.
+
+    ``snapshot`` is a file that is written every so many batches (``every``), after so many ``seconds`` (60, if neither
+    is given), and at the end; if it exists, the learner goes on from there. A process that is killed loses what came
+    since the last one; with ``every=1`` a batch is stored before its answer is given, and nothing is lost.
+
+    ``source`` is an iterable, which is taken as it comes, or a function that is told the :class:`Position` of the
+    snapshot and returns what comes behind it; then every batch is learned exactly once, however often the process is
+    killed. ``token`` is anything JSON can hold that tells the source where a batch came from, such as a file's name.
+    """
+    if snapshot is None and (every is not None or seconds is not None):
+        raise SnclError("every and seconds say when a snapshot is written; name its file: snapshot=...")
+    if every is not None and every < 1:
+        raise SnclError(f"a snapshot is written every 1 or more batches, not every {every}")
+    if seconds is not None and not seconds >= 0:
+        raise SnclError(f"seconds between snapshots are 0 or more, not {seconds}")
+    if every is None and seconds is None:
+        seconds = SECONDS
+    return _followed(learner, source, None if snapshot is None else Path(snapshot), every or math.inf, seconds)
+
+
+def _followed(
+    learner: Learner, source: Source, path: Path | None, every: float, seconds: float | None
+) -> Iterator[Answer]:
+    with nullcontext() if path is None else _locked(path):
+        position, score = (Position(), Score()) if path is None else _restored(learner, path)
+        stored_at, stored = time.monotonic(), position
+        whole = True  # the learner is where the position says: nothing half learned, diverged or not written
+        try:
+            for item in source if isinstance(source, Iterable) else source(position):
+                x, y, token = _parts(item)
+                x, y = _as_batch(learner, x, y)
+                learner.prepare(x)
+                predicted = learner.predict(x)
+                known = (y >= 0).nonzero()[:, 0]  # NaN is not
+                losses: Fields = {}
+                if len(known):
+                    labels = _whole(y[known])
+                    try:
+                        whole = False
+                        losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
+                    except SnclError:  # the batch was refused before anything was learned of it
+                        whole = True
+                        raise
+                    score = score.after((predicted.cpu()[known] == labels).double())
+                token = position.token if token is None else token
+                position = Position(position.batches + 1, position.rows + len(y), token)
+                whole = True
+                due = position.batches - stored.batches >= every
+                if path is not None and (due or (seconds is not None and time.monotonic() - stored_at >= seconds)):
+                    whole = False
+                    _store(learner, path, position, score, losses)
+                    stored_at, stored, whole = time.monotonic(), position, True
+                yield Answer(predicted, score.accuracy, score.recent, losses, position, position is stored)
+        finally:
+            if path is not None and whole and position is not stored:
+                _store(learner, path, position, score, {})
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from following with the same file, and clear away what a killed one had begun to write."""
+    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+        for left in path.parent.glob(f".{path.name}.*.part"):
+            left.unlink()
+    except Timeout as error:
+        raise SnclError(f"another process follows a stream with {path}; wait for it or name another file") from error
+    except OSError as error:
+        raise SnclError(f"cannot write beside {path}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
+    if not path.exists():
+        return Position(), Score()
+    tensors, description = read_checkpoint(path)
+    if "follow" not in description:
+        raise SnclError(f"{path} does not say how far a stream was followed; load it yourself and name another file")
+    if learner.steps not in (0, description["steps"]):
+        raise SnclError(
+            f"{path} is from step {description['steps']}, but this learner is at step {learner.steps} already; give a "
+            "new learner or another file"
+        )
+    learner.restore(tensors, description)
+    followed = description["follow"]
+    return Position(*followed["position"]), Score(*followed["score"])
+
+
+def _store(learner: Learner, path: Path, position: Position, score: Score, losses: Fields) -> None:
+    finite(losses, learner.steps)
+    state = learner.state()
+    sound(state, learner.steps)
+    followed = {"position": position, "score": score}
+    try:
+        json.dumps(followed)
+    except (TypeError, ValueError) as error:
+        what = type(position.token).__name__
+        raise SnclError(f"a token is something JSON can hold, such as a text or a number, not {what}") from error
+    write_checkpoint(path, state, {**learner.description(), "follow": followed})
+
+
+def _parts(item: Any) -> tuple[Any, Any, Any]:
+    """Inputs, labels and token of an item."""
+    if isinstance(item, (tuple, list)) and len(item) in (2, 3):
+        return item[0], item[1], item[2] if len(item) == 3 else None
+    if isinstance(item, (Tensor, Mapping, np.ndarray)):
+        return item, None, None
+    raise SnclError(f"an item of a stream is (x, y), (x, y, token) or x alone, not {type(item).__name__}")
+
+
+def _as_batch(learner: Learner, x: Any, y: Any) -> tuple[Inputs, Tensor]:
+    """Tensors with rows; labels that are not there are -1."""
+    inputs: Inputs = {name: _tensor(part) for name, part in x.items()} if isinstance(x, Mapping) else _tensor(x)
+    labels = None if y is None else _tensor(y)
+    if labels is None:
+        shapes = learner.description()["example"]
+        single = any(len(shapes[name][0]) == part.dim() + 1 for name, part in named(inputs).items() if name in shapes)
+    else:
+        single = labels.dim() == 0
+    if single:
+        inputs = mapped(lambda part: part.unsqueeze(0), inputs)
+    if labels is None:
+        labels = torch.full((rows(inputs),), -1)
+    return inputs, labels.reshape(1).cpu() if labels.dim() == 0 else labels.cpu()
+
+
+def _tensor(value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    try:
+        made = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SnclError(f"inputs and labels are tensors, arrays or numbers, not {type(value).__name__}") from error
+    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
+
+
+def _whole(labels: Tensor) -> Tensor:
+    """Labels that came as real numbers, beside a NaN perhaps, as integers."""
+    if not labels.is_floating_point():
+        return labels
+    if (labels != labels.round()).any():
+        raise SnclError("labels are whole numbers 0, 1, 2, ...; NaN or a negative number stands for none")
+    return labels.long()
