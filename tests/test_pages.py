@@ -34,7 +34,9 @@ class Page(NamedTuple):
 
 
 KNOWN = {
-    "any_network": Page(says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")),
+    "any_network": Page(
+        slow=True, says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")
+    ),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
     "own_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
