@@ -39,6 +39,7 @@ SPACES: dict[str, dict[str, str]] = {
         "gamma": "0.1..10:log",
         "eta": "1e-05..0.1:log",
         "release": "0.003..3:log",
+        "average": "0,0.99,0.995,0.999",
     },
 }
 

@@ -89,7 +89,7 @@ def test_every_method_can_be_searched_around_its_defaults_wherever_it_applies() 
 
 def test_the_space_is_replaced_extended_and_fixed() -> None:
     assert list(short(method="er").space) == ["lr"]
-    assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "eta", "release"}
+    assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "eta", "release", "average"}
     searched = {"lr": "0.05..0.123", "replay": "8..64:log", "admission": "reservoir"}
     space = short(method="sncl", fixed={"beta": "2"}, searched=searched).space
     assert "beta" not in space
