@@ -366,7 +366,7 @@ def test_a_checkpoint_holds_network_gates_memory_and_generators(tmp_path: Path) 
     setting = SETTINGS["sncl"]
     go(setting, tmp_path / "alone")
     end: Fields = read_checkpoint(tmp_path / "alone" / CHECKPOINT)[0]
-    assert {name.partition("/")[0] for name in end} == {"network", "method", "memory", "random"}
+    assert {name.partition("/")[0] for name in end} == {"network", "method", "memory", "random", "example"}
     assert len([name for name in end if name.startswith("network/") and name.endswith(".mu")]) == 2
     assert {name for name in end if name.startswith("random/")} >= {
         *("random/view", "random/admission", "random/replay 0", "random/replay 1"),
