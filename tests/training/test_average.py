@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sncl.errors import SnclError
+from sncl.networks.prune import prune
 from sncl.training.learner import Learner
 
 
@@ -78,6 +79,19 @@ def test_the_average_goes_on_when_the_outputs_grow(tmp_path: Path) -> None:
     assert torch.equal(growing.logits(x)[:, :3], before)
     with growing.as_trained():
         assert not torch.equal(growing.logits(x)[:, :3], before)
+
+
+def test_what_predicts_can_be_pruned() -> None:
+    averaged = learner(0.9, "sncl")
+    for batch in batches(8):
+        averaged.learn(*batch)
+    x = torch.randn(5, 4)
+    with averaged.predicting():
+        small = prune(averaged.net, x)
+    with torch.no_grad():
+        torch.testing.assert_close(small(x), averaged.logits(x))
+        averaged.settle()
+        torch.testing.assert_close(averaged.net.eval()(x).logits, small(x))
 
 
 def test_what_cannot_be_averaged_is_refused(tmp_path: Path) -> None:
