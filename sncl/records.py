@@ -23,9 +23,10 @@ Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
 NAMES = ("stream", "method", "memory", "seed")
 DECIDING = ("settings", "epochs", "tasks", "protocol")
 MADE_BY = ("device", "precision", "engine", "versions")
+OTHERWISE = "accuracy_otherwise"
 MEASURED = (
     *("steps", "accuracy", "forgetting", "bwt", "fwt"),
-    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", "accuracy_otherwise"),
+    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", OTHERWISE),
 )
 FIELDS = (*NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
 
@@ -61,7 +62,8 @@ def record(result: dict[str, Any]) -> Record:
     return (
         {key: result[key] for key in NAMES}
         | {key: manifest[key] for key in (*DECIDING, *MADE_BY)}
-        | {key: rounded(result.get(key)) for key in MEASURED}
+        | {key: rounded(result[key]) for key in MEASURED if key != OTHERWISE}
+        | {OTHERWISE: rounded(result.get(OTHERWISE))}  # which earlier runs did not measure
     )
 
 
@@ -84,14 +86,14 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
 
 def as_trained(found: Record) -> Record | None:
     """The result of the same run without the average of its weights, which training never sees."""
-    accuracy = (found["accuracy_otherwise"] or {}).get("as_trained")
+    accuracy = (found[OTHERWISE] or {}).get("as_trained")
     if accuracy is None:
         return None
     settings = found["settings"]
     changed = {
         "settings": settings | {"average": 0.0},
         "accuracy": accuracy,
-        "accuracy_otherwise": {f"averaged by {settings['average']}": found["accuracy"]},
+        OTHERWISE: {f"averaged by {settings['average']}": found["accuracy"]},
     }
     return found | dict.fromkeys(("forgetting", "bwt", "fwt")) | changed
 
@@ -103,7 +105,7 @@ def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
 def folders_of(rows: Iterable[Row], runs: Path) -> list[Path]:
     """The run folders below ``runs`` that these rows are about; a row may also stand for a line of a file."""
     wanted = {decision(row.experiment.identity()) for row in rows}
-    return [folder for folder, what, _ in finished(runs) if what in wanted]
+    return list(dict.fromkeys(folder for folder, what, _ in finished(runs) if what in wanted))
 
 
 def read_lines(path: Path) -> list[Record]:
