@@ -20,10 +20,15 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def average(matrix: Matrix) -> float:
-    """The mean over all tasks after the last one; every task counts the same."""
-    known = _known(matrix[-1])
+def mean(row: Row) -> float:
+    """The mean over the tasks that were measured, one at least; every task counts the same."""
+    known = _known(row)
     return sum(known) / len(known)
+
+
+def average(matrix: Matrix) -> float:
+    """The mean over all tasks after the last one."""
+    return mean(matrix[-1])
 
 
 def falls(matrix: Matrix) -> list[float | None]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ from sncl.tensors.fields import Inputs
 
 Parameterisation = Literal["sigma", "lambda"]
 Noise = Literal["sample", "channel"]
+Part = TypeVar("Part", bound=nn.Module)
 LOG_LAMBDA_LIMIT = 10.0
 INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
@@ -167,10 +168,15 @@ def attach_gates(
 
 def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
     """The gates of a network by the name of their layer."""
+    return by_layer(net, Gate, INPUT_GATE)
+
+
+def by_layer(net: nn.Module, kind: type[Part], at_input: str) -> Iterator[tuple[str, Part]]:
+    """The modules of a kind by the name of the layer they stand on; ``at_input`` is what one on its input is called."""
     for name, module in net.named_modules():
-        if isinstance(module, Gate):
+        if isinstance(module, kind):
             place, _, own = name.rpartition(".")
-            yield place + INPUT if own == INPUT_GATE else place, module
+            yield place + INPUT if own == at_input else place, module
 
 
 def sampling(net: nn.Module) -> AbstractContextManager[None]:

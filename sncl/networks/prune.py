@@ -39,8 +39,9 @@ from sncl.networks.channels import (
     through,
     trace,
 )
-from sncl.networks.gates import INPUT_GATE, Apply, Gate, gates
-from sncl.networks.taps import INPUT, Tapped, evaluating, without_taps
+from sncl.networks.gates import INPUT_GATE, Apply, Gate, by_layer, gates
+from sncl.networks.taps import INPUT, Tapped, arguments, evaluating, without_taps
+from sncl.tensors.fields import Inputs, mapped
 
 SCALE, INPUT_SCALE = "channel_scale", "input_channel_scale"  # the names of fixed factors
 TOLERANCE = 1e-4  # of the largest output, or of 1 where that is less
@@ -81,7 +82,7 @@ class Pruned:
     note: str | None = None
 
 
-def prune(net: nn.Module, example: Any, *, tolerance: float = TOLERANCE) -> nn.Module:
+def prune(net: nn.Module, example: Inputs, *, tolerance: float = TOLERANCE) -> nn.Module:
     """A copy of ``net`` without gates, in evaluation mode, from which closed neurons are removed.
 
     ``net`` is a network with gates, such as ``learner.net``; it is left as it is. ``example`` is a small batch of what
@@ -96,12 +97,13 @@ def prune(net: nn.Module, example: Any, *, tolerance: float = TOLERANCE) -> nn.M
     return found.net
 
 
-def pruned(net: nn.Module, example: Any, *, tolerance: float = TOLERANCE) -> Pruned:
+def pruned(net: nn.Module, example: Inputs, *, tolerance: float = TOLERANCE) -> Pruned:
     """:func:`prune`, with an account of what was done."""
     body = net.body if isinstance(net, Tapped) else net
-    example = _on_device_of(body, example)
+    device = next((value.device for value in body.parameters()), torch.device("cpu"))
+    example = mapped(lambda part: part.to(device), example)
     with evaluating(body), torch.no_grad():
-        wanted = _tensors(_call(body, example))
+        wanted = _returned(body, example)
         fixed = _with_fixed_gates(body, example)
     counts = {name: (len(gate.mu), int(gate.is_open().sum())) for name, gate in gates(body)}
     refusal = None
@@ -128,34 +130,23 @@ def pruned(net: nn.Module, example: Any, *, tolerance: float = TOLERANCE) -> Pru
     return Pruned(small, layers, difference, note)
 
 
-def _on_device_of(net: nn.Module, example: Any) -> Any:
-    device = next((value.device for value in net.parameters()), torch.device("cpu"))
-    if isinstance(example, Mapping):
-        return {name: value.to(device) for name, value in example.items()}
-    return example.to(device)
-
-
-def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return ((), dict(example)) if isinstance(example, Mapping) else ((example,), {})
-
-
-def _call(net: nn.Module, example: Any) -> Any:
-    arguments, keywords = _arguments(example)
-    return net(*arguments, **keywords)
+def _returned(net: nn.Module, example: Inputs) -> list[Tensor]:
+    """Every tensor in what a network returns."""
+    positional, named = arguments(example)
+    return _tensors(net(*positional, **named))
 
 
 def _tensors(output: Any) -> list[Tensor]:
-    """Every tensor in what a network returns."""
     if isinstance(output, Tensor):
         return [output]
     parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, (tuple, list)) else ()
     return [each for part in parts for each in _tensors(part)]
 
 
-def _difference(net: nn.Module, example: Any, wanted: list[Tensor]) -> float:
+def _difference(net: nn.Module, example: Inputs, wanted: list[Tensor]) -> float:
     """The largest difference from the outputs that are wanted, relative to the largest of them (at least 1)."""
     with torch.no_grad():
-        found = _tensors(_call(net, example))
+        found = _returned(net, example)
     if [each.shape for each in found] != [each.shape for each in wanted]:
         raise SnclError("its outputs have another shape without the closed neurons")
     scale = max([1.0, *(float(each.abs().max()) for each in wanted if each.numel())])
@@ -163,7 +154,7 @@ def _difference(net: nn.Module, example: Any, wanted: list[Tensor]) -> float:
     return max(apart, default=0.0) / scale
 
 
-def _with_fixed_gates(net: nn.Module, example: Any) -> nn.Module:
+def _with_fixed_gates(net: nn.Module, example: Inputs) -> nn.Module:
     """A copy without taps whose gates are fixed factors. ``net`` is in evaluation mode."""
     copy = without_taps(deepcopy(net))
     dims: dict[nn.Module, int] = {}
@@ -173,7 +164,7 @@ def _with_fixed_gates(net: nn.Module, example: Any) -> nn.Module:
 
     found = [(name, module) for name, module in copy.named_modules() if isinstance(module, Gate)]
     handles = [gate.register_forward_pre_hook(note_dims) for _, gate in found]
-    _call(copy, example)
+    _returned(copy, example)
     for handle in handles:
         handle.remove()
     for name, gate in found:
@@ -195,18 +186,15 @@ def _with_fixed_gates(net: nn.Module, example: Any) -> nn.Module:
 
 def _scales(net: nn.Module) -> Iterator[tuple[str, ChannelScale]]:
     """The fixed factors of a network by the name of their layer."""
-    for name, module in net.named_modules():
-        if isinstance(module, ChannelScale):
-            place, _, own = name.rpartition(".")
-            yield place + INPUT if own == INPUT_SCALE else place, module
+    return by_layer(net, ChannelScale, INPUT_SCALE)
 
 
-def _smaller(fixed: nn.Module, example: Any) -> tuple[nn.Module, dict[str, int]]:
+def _smaller(fixed: nn.Module, example: Inputs) -> tuple[nn.Module, dict[str, int]]:
     """A copy without closed neurons, and how many are left in each gated layer."""
     net = deepcopy(fixed)
     if next(_scales(net), None) is None:
         return net, {}
-    traced = trace(net, *_arguments(example))
+    traced = trace(net, *arguments(example))
     flow = Flow(traced)
     kept = flow.kept()
     with torch.no_grad():

@@ -18,7 +18,7 @@ import torch
 
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
-from sncl.evaluation.metrics import Matrix, Row, forgetting
+from sncl.evaluation.metrics import Matrix, Row, forgetting, mean
 from sncl.networks.gates import gates
 from sncl.training.learner import Learner
 
@@ -91,8 +91,7 @@ class Board:
         """Accuracies of the tasks learned, what was forgotten by ``matrices``, and the gates."""
         step = learner.steps
         for readout, row in tested.items():
-            known = [value for value in row if value is not None]
-            self.writer.add_scalar(f"accuracy/{readout}/mean", sum(known) / len(known), step)
+            self.writer.add_scalar(f"accuracy/{readout}/mean", mean(row), step)
             for task, value in enumerate(row, start=1):
                 if value is not None:
                     self.writer.add_scalar(f"accuracy/{readout}/task {task:02d}", value, step)

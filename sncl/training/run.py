@@ -22,6 +22,7 @@ from torch import Tensor
 
 from sncl.errors import Diverged, SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
+from sncl.evaluation.metrics import mean
 from sncl.networks.gates import open_neurons, unmasked
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
@@ -376,8 +377,3 @@ def sound(state: Fields, step: int) -> None:
                 f"the weights {name!r} became infinite or no numbers by step {step}; use a smaller lr or smaller "
                 "weights (--set lr=...). What was stored before is untouched"
             )
-
-
-def mean(row: Row) -> float:
-    known = [value for value in row if value is not None]
-    return sum(known) / len(known)
