@@ -26,6 +26,7 @@ from sncl.networks.gates import (
     divergence,
     gates,
     natural_step,
+    reserve_step,
 )
 from sncl.networks.layers import find_features, named_sites
 from sncl.networks.taps import Tapped
@@ -53,7 +54,8 @@ class SNCL(Method):
     ``natural`` > 0 moves the gates' spread by natural gradient steps of that size instead
     (:func:`sncl.networks.gates.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
     it. ``worth`` also closes neurons without which the loss would rise by less than that; ``commitment`` spares neurons
-    that are clearly needed the noise.
+    that are clearly needed the noise. ``reserve`` > 0 keeps that part of all neurons closed, the least relevant ones,
+    without any noise (:func:`sncl.networks.gates.reserve_step`); eta is then whatever this takes, not what was set.
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
@@ -77,6 +79,7 @@ class SNCL(Method):
         natural: float = 0.0,
         worth: float = 0.0,
         commitment: float = 0.0,
+        reserve: float = 0.0,
         layers: str = "auto",
         features: str = "auto",
         maps: Literal["pooled", "full"] = "pooled",
@@ -100,12 +103,19 @@ class SNCL(Method):
             raise SnclError("commitment belongs to natural steps: commitment > 0 needs natural > 0")
         if worth and commitment:
             raise SnclError("worth reads a balance that commitment moves: one of the two is 0")
+        if not 0 <= reserve < 1:
+            raise SnclError(f"reserve is a part of the neurons, at least 0 and below 1, not {reserve}")
+        if reserve and (not natural or worth or commitment):
+            raise SnclError(
+                "a reserve takes natural steps without noise: it needs natural > 0, worth=0 and commitment=0"
+            )
         self.alpha, self.beta, self.gamma, self.eta = alpha, beta, gamma, eta
         self.draws = 2 if alpha else 1
         self.admission = ADMISSIONS[admission]()
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
         self.start, self.natural, self.worth, self.commitment = start, natural, worth, commitment
+        self.reserve = reserve
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
         self.axes: dict[str, int] = {}  # the replayed layers, and where their channels lie
@@ -123,7 +133,7 @@ class SNCL(Method):
                 example,
                 _names(self.layers),
                 parameterisation=self.parameterisation,
-                noise=self.noise,
+                noise="none" if self.reserve else self.noise,
                 generator=noise,
                 start=self.start,
             )
@@ -163,7 +173,10 @@ class SNCL(Method):
 
     def after_update(self, net: Tapped, now: Fields) -> None:
         if self.natural and self.gates:
-            natural_step(self.gates, self.pull(), self.natural, self.worth, self.commitment)
+            if self.reserve:
+                reserve_step(self.gates, self.reserve, self.natural, now["y"].shape[0])
+            else:
+                natural_step(self.gates, self.pull(), self.natural, self.worth, self.commitment)
             for gate in self.gates:
                 gate.log_spread.grad = None  # which the optimiser does not know
         self.seen += now["y"].shape[0]

@@ -85,6 +85,7 @@ METHODS: dict[str, Entry] = {
             "natural": 0.0,
             "worth": 0.0,
             "commitment": 0.0,
+            "reserve": 0.0,
             "layers": "auto",
             "features": "auto",
             "maps": "pooled",

@@ -40,12 +40,13 @@ from sncl.networks.taps import INPUT, layer
 from sncl.tensors.fields import Inputs
 
 Parameterisation = Literal["sigma", "lambda"]
-Noise = Literal["sample", "channel"]
+Noise = Literal["sample", "channel", "none"]
 Part = TypeVar("Part", bound=nn.Module)
 LOG_LAMBDA_LIMIT = 10.0
 INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
+MEMORY_OF_RELEVANCE = 0.999
 INPUT_GATE = "input_gate"  # the name of a gate on what its layer reads
 
 
@@ -55,11 +56,13 @@ class Gate(nn.Module):
     ``parameterisation`` says what is learned beside the mean: the log variance ("sigma", as the authors' related code
     does; the KL then pulls at \mu too) or log \lambda ("lambda", as the paper writes q; the KL leaves \mu alone).
     ``noise`` draws one gate per row and channel ("sample", less gradient variance) or one per channel for the whole
-    batch ("channel"). It comes from torch's global generator, as that of dropout does; ``generator`` draws the first
-    means, and ``start`` is the first log variance or log \lambda.
+    batch ("channel"). It comes from torch's global generator, as that of dropout does. With "none" gates stay at their
+    mean and closed neurons are silent in training too; the gradient of ``log_spread`` is then that of the gate, and
+    tells what a closed neuron would bring. ``generator`` draws the first means, and ``start`` is the first log variance
+    or log \lambda.
     """
 
-    slope: Tensor  # [channels]: running mean of the data's derivative by the spread
+    slope: Tensor  # [channels]: running mean of the data's derivative by the spread; without noise, of the relevance
     cut: Tensor  # []: the log \lambda from which a neuron is inactive
     sampling = False  # see :func:`sampling`
     masking = True  # see :func:`unmasked`
@@ -101,7 +104,10 @@ class Gate(nn.Module):
         return self.is_open() if self.masking else torch.ones_like(self.mu)
 
     def forward(self, h: Tensor) -> Tensor:
-        if self.training or self.sampling:
+        if self.training and self.noise == "none":
+            reading = self.log_spread - self.log_spread.detach()  # zeros, with the gradient of the gate, open or not
+            tau = (self.mu * self._mask() + reading).unsqueeze(0)
+        elif self.training or self.sampling:
             rows = h.shape[0] if self.noise == "sample" else 1
             eps = torch.randn(rows, self.mu.shape[0], device=h.device)
             tau = torch.addcmul(self.mu, self.deviation(), eps)  # [rows or 1, channels]
@@ -248,13 +254,38 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
     spread = torch.cat(spreads)
     pull = 0.5 * torch.sigmoid(-spread) * torch.exp(commitment * spread.clamp(max=0))
     move = torch.cat(slopes) / eta - pull
-    moves = (-step * move.clamp(-1, 1)).split([len(spread) for spread in spreads])
-    torch._foreach_add_(spreads, list(moves))
-    torch._foreach_clamp_max_(spreads, HIGHEST_LOG_LAMBDA)
-    torch._foreach_clamp_min_(spreads, -LOG_LAMBDA_LIMIT)
+    _move(spreads, -step * move.clamp(-1, 1))
     if worth:
         cut = torch.log(torch.sqrt(0.25 + eta / (2 * worth)) - 0.5).clamp(max=0)
         torch._foreach_copy_([gate.cut for gate in found], [cut] * len(found))
+
+
+@torch.no_grad()
+def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) -> None:
+    r"""Close the least relevant ``reserve`` of all neurons, whose gates have no noise, by a batch of so many ``rows``.
+
+    The relevance \rho = \mu^2 E[d^2 L / d\tau^2] is read off the gradients (Gauss-Newton): a running mean of
+    rows * (\mu dL/d\tau)^2. \eta is the multiplier of the constraint, such that so many have \rho < \eta / 2, and
+    log \lambda goes to the balance \lambda (1 + \lambda) = \eta / \rho by at most ``step``: a neuron has to stay
+    irrelevant for a while to close, and relevant for a while to come back.
+    """
+    relevances = [gate.slope for gate in found]
+    spreads: list[Tensor] = [gate.log_spread for gate in found]
+    batch = [rows * (gate.mu * _gradient(gate.log_spread)).square() for gate in found]
+    torch._foreach_lerp_(relevances, batch, 1 - MEMORY_OF_RELEVANCE)
+    relevance = torch.cat(relevances)
+    closed = round(reserve * len(relevance))
+    eta = relevance.sort().values[max(closed - 1, 0) : closed + 1].sum()  # twice the middle of the two
+    spread = torch.cat(spreads)
+    target = torch.log(torch.sqrt(0.25 + eta / relevance.clamp(min=torch.finfo(relevance.dtype).tiny)) - 0.5)
+    _move(spreads, (target - spread).clamp(-step, step))
+
+
+def _move(spreads: list[Tensor], by: Tensor) -> None:
+    """Add to log lambda, for all gates end to end, and keep it within its limits."""
+    torch._foreach_add_(spreads, list(by.split([len(spread) for spread in spreads])))
+    torch._foreach_clamp_max_(spreads, HIGHEST_LOG_LAMBDA)
+    torch._foreach_clamp_min_(spreads, -LOG_LAMBDA_LIMIT)
 
 
 def _gradient(parameter: Tensor) -> Tensor:

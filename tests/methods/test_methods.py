@@ -184,6 +184,36 @@ def test_natural_steps_resume_exactly(tmp_path: Path) -> None:
     assert goes_on_exactly(make, go, 11, 25, tmp_path)
 
 
+RESERVE = NATURAL | {"start": -1.0, "reserve": 0.4}
+
+
+def test_a_reserve_is_kept_and_resumes_exactly(tmp_path: Path) -> None:
+    rows = blobs(40)
+
+    def make(seed: int) -> Learner:
+        torch.manual_seed(0)
+        method = SNCL(0.7, 0.3, gamma=1.0, eta=0.01, **RESERVE)  # type: ignore[arg-type]
+        return Learner(MLP(6, 3, width=5), method, memory=16, replay=8, lr=0.1, device="cpu", seed=seed)
+
+    def go(learner: Learner, start: int, stop: int) -> None:
+        for x, y in rows[start:stop]:
+            learner.learn(x, y)
+
+    learner = make(0)
+    go(learner, 0, 40)
+    closed = sum(int((~gate.is_open()).sum()) for _, gate in gates(learner.net))
+    assert closed in (3, 4, 5)  # about four of ten: relevance goes on moving
+    assert goes_on_exactly(make, go, 11, 40, tmp_path)
+
+
+def test_a_reserve_that_cannot_be_is_refused() -> None:
+    with pytest.raises(SnclError, match="at least 0 and below 1, not 1"):
+        SNCL(1.0, 1.0, 1.0, 0.1, **(RESERVE | {"reserve": 1}))  # type: ignore[arg-type]
+    for more in ({"natural": 0.0}, {"worth": 0.1}, {"commitment": 1.0}):
+        with pytest.raises(SnclError, match="a reserve takes natural steps without noise"):
+            SNCL(1.0, 1.0, 1.0, 0.1, **(RESERVE | more))  # type: ignore[arg-type]
+
+
 def test_natural_steps_need_lambda() -> None:
     with pytest.raises(SnclError, match="natural > 0 needs parameterisation=lambda"):
         SNCL(1.0, 1.0, 1.0, 0.1, natural=0.02)

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.networks.gates import Gate, attach_gates, divergence, gates, natural_step, open_neurons, unmasked
+from sncl.networks.gates import (
+    Gate,
+    attach_gates,
+    divergence,
+    gates,
+    natural_step,
+    open_neurons,
+    reserve_step,
+    unmasked,
+)
 from sncl.networks.layers import find_sites
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
@@ -153,6 +162,52 @@ def test_neurons_that_are_worth_little_are_closed() -> None:
         gate.cut.zero_()
         natural_step([gate], torch.tensor(eta), step=0.0, worth=worth)
         assert int((~gate.is_open()).sum()) == closed
+
+
+def test_a_reserve_step_by_hand() -> None:
+    first, second = (Gate(2, parameterisation="lambda", start=start, generator=generator(0)) for start in (-1.0, 0.9))
+    with torch.no_grad():
+        first.mu.fill_(2.0)
+        second.mu.fill_(1.0)
+    first.log_spread.grad = torch.tensor([0.5, 0.1])
+    second.log_spread.grad = torch.tensor([0.4, 4.0])
+    reserve_step([first, second], reserve=0.5, step=0.3, rows=10)
+    relevance = [0.001 * 10 * each**2 for each in (1.0, 0.2, 0.4, 4.0)]  # (mu times gradient)^2, a thousandth so far
+    assert torch.cat([first.slope, second.slope]).tolist() == pytest.approx(relevance)
+    eta = relevance[2] + relevance[0]  # between the two that close and the two that do not
+    balance = [math.log(math.sqrt(0.25 + eta / each) - 0.5) for each in relevance]
+    assert balance[0] < 0 < balance[2] < 1 < balance[1] and balance[3] < 0
+    assert first.log_spread.tolist() == pytest.approx([-1 + 0.3, -1 + 0.3])
+    assert second.log_spread.tolist() == pytest.approx([balance[2], 0.9 - 0.3])  # as far as the balance, or the step
+    for _ in range(99):
+        reserve_step([first, second], reserve=0.5, step=0.3, rows=10)
+    assert first.log_spread.tolist() == pytest.approx([balance[0], 1.0])  # the limit
+    assert second.log_spread.tolist() == pytest.approx([balance[2], balance[3]], rel=1e-3)
+
+
+def test_neurons_in_reserve_are_silent_in_training_and_heard_by_their_gradient() -> None:
+    gate = Gate(3, parameterisation="lambda", noise="none", generator=generator(0))
+    with torch.no_grad():
+        gate.mu.copy_(torch.tensor([1.0, 2.0, 3.0]))
+        gate.log_spread.copy_(torch.tensor([-5.0, 0.5, -5.0]))
+    out = gate.train()(torch.ones(4, 3))
+    assert torch.equal(out, torch.tensor([[1.0, 0.0, 3.0]]).expand(4, 3)) and torch.equal(
+        out, gate.eval()(torch.ones(4, 3))
+    )
+    (out * torch.tensor([0.1, 0.2, 0.3])).sum().backward()
+    assert gate.log_spread.grad is not None and gate.log_spread.grad.tolist() == pytest.approx([0.4, 0.8, 1.2])
+    assert gate.mu.grad is not None and gate.mu.grad.tolist() == pytest.approx([0.4, 0.0, 1.2])
+
+
+def test_a_reserve_holds_the_least_relevant_neurons_and_gives_them_back() -> None:
+    torch.manual_seed(0)
+    gate = Gate(10, parameterisation="lambda", noise="none", generator=generator(0))
+    for needed in (torch.arange(10) >= 3, torch.arange(10) < 7):
+        for _ in range(4000):
+            (gate(torch.ones(32, 10)) * torch.randn(32, 10) * (0.1 + needed)).sum(1).mean().backward()
+            reserve_step([gate], reserve=0.3, step=0.02, rows=32)
+            gate.log_spread.grad = None
+        assert gate.is_open().tolist() == needed.tolist()
 
 
 def test_closed_neurons_speak_at_their_mean_where_the_mask_is_off() -> None:
