@@ -24,7 +24,7 @@ import sncl
 from sncl.defaults import Settings, defaults
 from sncl.errors import SnclError
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
-from sncl.methods.table import Value, entry, make
+from sncl.methods.table import METHODS, Value, entry, make
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.streams.benchmarks import build, build_own, named, of_own
@@ -51,7 +51,6 @@ PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
 EXPERIMENT = "experiment.json"
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "average": 0.0}
-LATER: Settings = {"average": 0.0}  # settings that came later, and what runs that do not know them were made with
 OWN_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
 MEMORY = 200  # samples, unless told otherwise; of one's own data at most a fifth
 PATH = "path"  # where a person's own data lay: written down, but another place does not make another run
@@ -100,9 +99,13 @@ def file_name(stream: str) -> str:
 
 
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:
-    """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
+    """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says.
+
+    A setting that an earlier version did not have came with a neutral value, which is what it ran with.
+    """
     kept = {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
-    return kept | {"settings": LATER | identity["settings"]}
+    of_method = METHODS[identity["method"]].settings if identity["method"] in METHODS else {}
+    return kept | {"settings": {"average": TRAINING["average"]} | of_method | identity["settings"]}
 
 
 def decision(identity: dict[str, Any]) -> str:

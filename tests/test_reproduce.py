@@ -16,7 +16,7 @@ from sncl import commands, paper, records, reproduce
 from sncl.comparison import mark, markdown
 from sncl.defaults import table as defaults_table
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, perform, plan
+from sncl.experiment import Experiment, decision, perform, plan
 from sncl.methods.table import make
 from sncl.networks.mlp import MLP
 from sncl.paper import Published, cells, published
@@ -473,6 +473,14 @@ def test_a_line_made_with_other_settings_is_dropped(
     assert sncl(*ONE, "--results", "results").code == 0
     (new,) = records.read_lines(path)
     assert (old["settings"]["lr"], new["settings"]["lr"], len(made)) == (0.1, 0.07, 2)
+
+
+def test_a_setting_that_came_later_is_neutral_in_what_was_there_before() -> None:
+    now = plan("perm-mnist", "sncl", memory=200, device="cpu").identity()
+    before = {key: value for key, value in now["settings"].items() if key not in ("reserve", "average")}
+    assert now["settings"]["reserve"] == 0 != now["settings"]["average"]
+    assert decision(now | {"settings": before}) == decision(now | {"settings": now["settings"] | {"average": 0.0}})
+    assert decision(now) != decision(now | {"settings": now["settings"] | {"reserve": 0.3}})
 
 
 def test_settings_are_not_rounded(finished: Path) -> None:
