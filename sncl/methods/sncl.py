@@ -33,6 +33,7 @@ from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs, under, within
 
 ADMISSIONS: dict[str, type[Admission]] = {"reservoir": Reservoir, "loss-aware": LossAwareReservoir}
+RESERVE_STEP = 0.02
 PRECISIONS: dict[str, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -55,7 +56,8 @@ class SNCL(Method):
     (:func:`sncl.networks.gates.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
     it. ``worth`` also closes neurons without which the loss would rise by less than that; ``commitment`` spares neurons
     that are clearly needed the noise. ``reserve`` > 0 keeps that part of all neurons closed, the least relevant ones,
-    without any noise (:func:`sncl.networks.gates.reserve_step`); eta is then whatever this takes, not what was set.
+    without any noise (:func:`sncl.networks.gates.reserve_step`). Nothing else of this paragraph matters then but
+    ``natural``, which is 0.02 unless another step is named: all neurons begin open, and eta is whatever it takes.
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
@@ -95,6 +97,11 @@ class SNCL(Method):
         ):
             if value not in allowed:
                 raise SnclError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+        if not 0 <= reserve < 1:
+            raise SnclError(f"reserve is a part of the neurons, at least 0 and below 1, not {reserve}")
+        if reserve:
+            parameterisation, start, natural = "lambda", INITIAL_LOG_SPREAD, natural or RESERVE_STEP
+            noise, worth, commitment = "none", 0.0, 0.0
         if natural and parameterisation != "lambda":
             raise SnclError("natural steps move log lambda: natural > 0 needs parameterisation=lambda")
         if worth and not natural:
@@ -103,12 +110,6 @@ class SNCL(Method):
             raise SnclError("commitment belongs to natural steps: commitment > 0 needs natural > 0")
         if worth and commitment:
             raise SnclError("worth reads a balance that commitment moves: one of the two is 0")
-        if not 0 <= reserve < 1:
-            raise SnclError(f"reserve is a part of the neurons, at least 0 and below 1, not {reserve}")
-        if reserve and (not natural or worth or commitment):
-            raise SnclError(
-                "a reserve takes natural steps without noise: it needs natural > 0, worth=0 and commitment=0"
-            )
         self.alpha, self.beta, self.gamma, self.eta = alpha, beta, gamma, eta
         self.draws = 2 if alpha else 1
         self.admission = ADMISSIONS[admission]()
@@ -133,7 +134,7 @@ class SNCL(Method):
                 example,
                 _names(self.layers),
                 parameterisation=self.parameterisation,
-                noise="none" if self.reserve else self.noise,
+                noise=self.noise,
                 generator=noise,
                 start=self.start,
             )

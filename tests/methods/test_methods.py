@@ -184,7 +184,7 @@ def test_natural_steps_resume_exactly(tmp_path: Path) -> None:
     assert goes_on_exactly(make, go, 11, 25, tmp_path)
 
 
-RESERVE = NATURAL | {"start": -1.0, "reserve": 0.4}
+RESERVE = {"reserve": 0.4, "natural": 0.3}
 
 
 def test_a_reserve_is_kept_and_resumes_exactly(tmp_path: Path) -> None:
@@ -206,12 +206,17 @@ def test_a_reserve_is_kept_and_resumes_exactly(tmp_path: Path) -> None:
     assert goes_on_exactly(make, go, 11, 40, tmp_path)
 
 
+def test_a_reserve_needs_no_other_setting() -> None:
+    named = SNCL(1.0, 1.0, 1.0, 0.1, reserve=0.4, worth=0.1, commitment=1.0, **(NATURAL | {"natural": 0.02}))  # type: ignore[arg-type]
+    alone = SNCL(1.0, 1.0, 1.0, 0.1, reserve=0.4)
+    spreads = [[gate.log_spread for _, gate in gates(trained(method).net)] for method in (named, alone)]
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*spreads, strict=True))
+    assert any((spread != -9.0).any() for spread in spreads[0])
+
+
 def test_a_reserve_that_cannot_be_is_refused() -> None:
     with pytest.raises(SnclError, match="at least 0 and below 1, not 1"):
         SNCL(1.0, 1.0, 1.0, 0.1, **(RESERVE | {"reserve": 1}))  # type: ignore[arg-type]
-    for more in ({"natural": 0.0}, {"worth": 0.1}, {"commitment": 1.0}):
-        with pytest.raises(SnclError, match="a reserve takes natural steps without noise"):
-            SNCL(1.0, 1.0, 1.0, 0.1, **(RESERVE | more))  # type: ignore[arg-type]
 
 
 def test_natural_steps_need_lambda() -> None:
