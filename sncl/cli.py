@@ -383,7 +383,7 @@ def tune_command(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
     search: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=WHERE", help="Search one setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),
+        typer.Option(metavar="KEY=WHERE", help="Search one more setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),
     ] = None,
     storage: Annotated[
         Path | None, typer.Option(help="Journal of the study, which several processes may share (default: runs/...)")
