@@ -43,6 +43,8 @@ SPACES: dict[str, dict[str, str]] = {
     },
 }
 
+PART = {"release": "eta"}  # settings that matter only where another one is not 0
+
 
 class Range(NamedTuple):
     """Numbers from ``low`` to ``high``; whole ones where the setting is a whole number."""
@@ -167,7 +169,8 @@ def plan_search(
             raise SnclError(f"{key} is fixed by --set and searched by --search; give one of them")
         if key in ("split", "augment"):
             raise SnclError(f"{key} makes another stream, which cannot be compared; give it with --set")
-    texts = {key: text for key, text in (STEP_SIZES | SPACES.get(method, {})).items() if key not in fixed} | searched
+    usual = STEP_SIZES | SPACES.get(method, {})
+    texts = {key: text for key, text in usual.items() if key not in fixed and is_on(key, text, known)} | searched
     if not texts:
         raise SnclError("everything is fixed by --set; leave something to search, or add it with --search")
     space = {key: including(key, parse_where(key, text, known), known[key]) for key, text in texts.items()}
@@ -175,6 +178,12 @@ def plan_search(
         for value in where.values if isinstance(where, Choices) else where[:2]:
             bare.experiment({key: value}, 0)
     return Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, space, own)
+
+
+def is_on(key: str, text: str, known: Settings) -> bool:
+    """Whether the part of a method that a setting belongs to is used at all: a weight of 0 switches it off."""
+    weight = known[PART.get(key, key)]
+    return weight != 0 or not text.endswith(":log")
 
 
 def parse_where(key: str, text: str, known: Settings) -> Range | Choices:

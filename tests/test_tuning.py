@@ -87,6 +87,13 @@ def test_every_method_can_be_searched_around_its_defaults_wherever_it_applies() 
                 assert inside and distribution(where)._contains(distribution(where).to_internal_repr(default[key]))
 
 
+def test_a_part_that_is_off_is_not_searched_unless_asked_for() -> None:
+    assert set(plan_search("seq-cifar10", "sncl", device="cpu").space) == {"lr", "alpha", "beta", "gamma", "average"}
+    assert "release" not in short(method="sncl", fixed={"eta": "0"}).space
+    asked = plan_search("seq-cifar10", "sncl", device="cpu", searched={"eta": "0,0.001"})
+    assert asked.space["eta"] == Choices((0.0, 0.001)) and "release" not in asked.space
+
+
 def test_the_space_is_replaced_extended_and_fixed() -> None:
     assert list(short(method="er").space) == ["lr"]
     assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "eta", "release", "average"}
