@@ -99,6 +99,10 @@ class SNCL(Method):
                 raise SnclError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
         if not 0 <= reserve < 1:
             raise SnclError(f"reserve is a part of the neurons, at least 0 and below 1, not {reserve}")
+        if reserve and not eta:
+            raise SnclError(
+                "reserve is about gates, and eta=0 takes them away: set eta above 0 (any value), or reserve=0"
+            )
         if reserve:
             parameterisation, start, natural = "lambda", INITIAL_LOG_SPREAD, natural or RESERVE_STEP
             noise, worth, commitment = "none", 0.0, 0.0

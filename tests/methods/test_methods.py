@@ -217,6 +217,8 @@ def test_a_reserve_needs_no_other_setting() -> None:
 def test_a_reserve_that_cannot_be_is_refused() -> None:
     with pytest.raises(SnclError, match="at least 0 and below 1, not 1"):
         SNCL(1.0, 1.0, 1.0, 0.1, **(RESERVE | {"reserve": 1}))  # type: ignore[arg-type]
+    with pytest.raises(SnclError, match="eta=0 takes them away"):
+        SNCL(1.0, 1.0, 1.0, eta=0.0, reserve=0.3)
 
 
 def test_natural_steps_need_lambda() -> None:
