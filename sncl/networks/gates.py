@@ -256,7 +256,7 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
     move = torch.cat(slopes) / eta - pull
     _move(spreads, -step * move.clamp(-1, 1))
     if worth:
-        cut = torch.log(torch.sqrt(0.25 + eta / (2 * worth)) - 0.5).clamp(max=0)
+        cut = _balance(eta / (2 * worth)).clamp(max=0)
         torch._foreach_copy_([gate.cut for gate in found], [cut] * len(found))
 
 
@@ -277,8 +277,13 @@ def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) 
     closed = round(reserve * len(relevance))
     eta = relevance.sort().values[max(closed - 1, 0) : closed + 1].sum()  # twice the middle of the two
     spread = torch.cat(spreads)
-    target = torch.log(torch.sqrt(0.25 + eta / relevance.clamp(min=torch.finfo(relevance.dtype).tiny)) - 0.5)
+    target = _balance(eta / relevance.clamp(min=torch.finfo(relevance.dtype).tiny))
     _move(spreads, (target - spread).clamp(-step, step))
+
+
+def _balance(ratio: Tensor) -> Tensor:
+    r"""\log \lambda where \lambda (1 + \lambda) is this ratio of \eta to the relevance."""
+    return torch.log(torch.sqrt(0.25 + ratio) - 0.5)
 
 
 def _move(spreads: list[Tensor], by: Tensor) -> None:
