@@ -68,8 +68,9 @@ def compare(run: Trained, exported: Run) -> Checked:
 
 
 def parameters(net: nn.Module) -> int:
-    """Learned numbers, factors that are left of gates included."""
-    factors = sum(module.factor.numel() for module in net.modules() if isinstance(module, ChannelScale))
+    """Learned numbers, what is left of gates included."""
+    scales = (module for module in net.modules() if isinstance(module, ChannelScale))
+    factors = sum(value.numel() for scale in scales for value in scale.buffers())
     return factors + sum(parameter.numel() for parameter in net.parameters())
 
 

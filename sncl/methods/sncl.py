@@ -59,6 +59,9 @@ class SNCL(Method):
     without any noise (:func:`sncl.networks.gates.reserve_step`). Nothing else of this paragraph matters then but
     ``natural``, which is 0.02 unless another step is named: all neurons begin open, and eta is whatever it takes.
 
+    ``handover`` > 0 lets the open neurons of a layer answer for its closed ones in evaluation, as far as they foretell
+    them; it is the ridge of that regression, in units of the neurons' mean power (0.1 is a good one).
+
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
     reads. ``maps`` says whether feature maps and sequences are stored "pooled" over space or positions, or "full"; full
@@ -82,6 +85,7 @@ class SNCL(Method):
         worth: float = 0.0,
         commitment: float = 0.0,
         reserve: float = 0.0,
+        handover: float = 0.0,
         layers: str = "auto",
         features: str = "auto",
         maps: Literal["pooled", "full"] = "pooled",
@@ -103,6 +107,10 @@ class SNCL(Method):
             raise SnclError(
                 "reserve is about gates, and eta=0 takes them away: set eta above 0 (any value), or reserve=0"
             )
+        if handover < 0:
+            raise SnclError(f"handover is 0 (off) or the ridge of a regression, above 0, not {handover}")
+        if reserve and handover:
+            raise SnclError("neurons in reserve are silent in training and hand nothing over: reserve or handover is 0")
         if reserve:
             parameterisation, start, natural = "lambda", INITIAL_LOG_SPREAD, natural or RESERVE_STEP
             noise, worth, commitment = "none", 0.0, 0.0
@@ -120,7 +128,7 @@ class SNCL(Method):
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
         self.start, self.natural, self.worth, self.commitment = start, natural, worth, commitment
-        self.reserve = reserve
+        self.reserve, self.handover = reserve, handover
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
         self.axes: dict[str, int] = {}  # the replayed layers, and where their channels lie
@@ -141,6 +149,7 @@ class SNCL(Method):
                 noise=self.noise,
                 generator=noise,
                 start=self.start,
+                handover=self.handover,
             )
         self.gates = tuple(gate for _, gate in gates(net))
         return Tapped(net, tuple(self.axes))

@@ -86,6 +86,7 @@ METHODS: dict[str, Entry] = {
             "worth": 0.0,
             "commitment": 0.0,
             "reserve": 0.0,
+            "handover": 0.0,
             "layers": "auto",
             "features": "auto",
             "maps": "pooled",

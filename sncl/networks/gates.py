@@ -20,6 +20,13 @@ the divergence and the relevance \rho = \mu^2 E[d^2 L / d\tau^2] of a neuron,
 and a neuron without which the loss would rise by about \rho / 2 is open exactly where \rho > \eta / 2.
 :func:`natural_step` goes there directly.
 
+The posterior above knows nothing of how neurons go together, which the paper names as its limit. In evaluation it can:
+with the second moments C = E[\tilde h \tilde h^T] of a layer, what the open neurons o foretell of the closed ones c is
+
+    \tilde h_c = C_{co} (C_{oo} + r I)^{-1} \tilde h_o,
+
+which the layers behind can read straight from the open ones (:meth:`Gate.handed_over`).
+
 Reference: Gong et al., CVPR 2022, section 3.2; Liu et al., *Variational Bayesian Dropout with a Hierarchical Prior*,
 CVPR 2019.
 """
@@ -47,6 +54,8 @@ INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
 MEMORY_OF_RELEVANCE = 0.999
+MEMORY_OF_MOMENTS = 0.99
+ADVANTAGE = 30.0  # of an open neuron over a closed one, in relevance, when a reserve chooses between them
 INPUT_GATE = "input_gate"  # the name of a gate on what its layer reads
 
 
@@ -59,9 +68,11 @@ class Gate(nn.Module):
     batch ("channel"). It comes from torch's global generator, as that of dropout does. With "none" gates stay at their
     mean and closed neurons are silent in training too; the gradient of ``log_spread`` is then that of the gate, and
     tells what a closed neuron would bring. ``generator`` draws the first means, and ``start`` is the first log variance
-    or log \lambda.
+    or log \lambda. With ``handover`` > 0 closed neurons are not silent in evaluation but as the open ones of their
+    layer foretell them; it is the ridge of that regression, in units of their mean power.
     """
 
+    moments: Tensor  # [channels, channels]: running mean of the products of responses, with handover
     slope: Tensor  # [channels]: running mean of the data's derivative by the spread; without noise, of the relevance
     cut: Tensor  # []: the log \lambda from which a neuron is inactive
     sampling = False  # see :func:`sampling`
@@ -75,16 +86,25 @@ class Gate(nn.Module):
         noise: Noise = "sample",
         generator: torch.Generator | None = None,
         start: float = INITIAL_LOG_SPREAD,
+        handover: float = 0.0,
     ) -> None:
         super().__init__()
         self.axis = axis
         self.parameterisation = parameterisation
         self.noise = noise
+        self.handover = handover
         device = "cpu" if generator is None else generator.device
         self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
         self.log_spread = nn.Parameter(torch.full((channels,), float(start), device=device))
         self.register_buffer("slope", torch.zeros(channels, device=device))
         self.register_buffer("cut", torch.zeros((), device=device))
+        if handover:
+            self.register_buffer("moments", torch.zeros(channels, channels, device=device))
+        self._handed: tuple[tuple[int, ...], Tensor] | None = None
+
+    def train(self, mode: bool = True) -> Gate:
+        self._handed = None
+        return super().train(mode)
 
     def log_lambda(self) -> Tensor:
         r"""\log \lambda of every neuron, kept within ±10. [channels]"""
@@ -117,7 +137,44 @@ class Gate(nn.Module):
             tau = (self.mu * self._mask()).unsqueeze(0)
         shape = [1] * h.dim()
         shape[0], shape[self.axis] = tau.shape
-        return h * tau.to(h.dtype).reshape(shape)
+        gated = h * tau.to(h.dtype).reshape(shape)
+        if self.handover and self.training:
+            self._learn_moments(h.detach())
+        elif self.handover and self.masking:
+            gated = gated + mixed(h, self.handed_over(), self.axis)
+        return gated
+
+    @torch.no_grad()
+    def _learn_moments(self, h: Tensor) -> None:
+        rows = h.movedim(self.axis, -1).flatten(0, -2).to(self.moments.dtype)  # [rows and places, channels]
+        self.moments.lerp_(rows.T @ rows / rows.shape[0], 1 - MEMORY_OF_MOMENTS)
+
+    @torch.no_grad()
+    def handed_over(self) -> Tensor:
+        """What each neuron, if it is closed, takes from each open one: [channels, channels], other rows are zeros."""
+        state = (self.moments, self.mu, self.log_spread, self.cut)
+        versions = tuple(each._version for each in state)  # a step in between ends evaluation, which forgets it too
+        if self._handed is None or self._handed[0] != versions:
+            takes = self.mu.unsqueeze(1) * foretold(self.moments, self.is_open(), self.handover)
+            self._handed = versions, takes
+        return self._handed[1]
+
+
+def foretold(moments: Tensor, given: Tensor, ridge: float) -> Tensor:
+    """How the rest is best told linearly from what is ``given``, by second moments: [all, all], zero where it is not.
+
+    Ridge regression; ``ridge`` is in units of the mean power.
+    """
+    products = moments * given  # [all, given], others are zeros
+    penalty = (ridge * moments.diagonal().mean()).clamp(min=torch.finfo(moments.dtype).tiny)
+    system = products * given.unsqueeze(1) + torch.diag(penalty.expand(len(given)))
+    solution: Tensor = torch.cholesky_solve(products.T * ~given, torch.linalg.cholesky(system))
+    return solution.T
+
+
+def mixed(h: Tensor, matrix: Tensor, axis: int) -> Tensor:
+    """The channels of ``h`` along an axis, multiplied by a matrix."""
+    return F.linear(h.movedim(axis, -1), matrix.to(h.dtype)).movedim(-1, axis)
 
 
 class Apply:
@@ -146,6 +203,7 @@ def attach_gates(
     noise: Noise = "sample",
     generator: torch.Generator | None = None,
     start: float = INITIAL_LOG_SPREAD,
+    handover: float = 0.0,
 ) -> nn.Module:
     """Put gates on ``net`` (changed in place and returned).
 
@@ -159,7 +217,7 @@ def attach_gates(
     sites = find_sites(net, example) if layers is None else named_sites(net, example, layers)
     for site in sites:
         place = layer(net, site.name)
-        gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start)
+        gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start, handover)
         gate.train(place.training)
         if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
@@ -267,16 +325,17 @@ def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) 
     The relevance \rho = \mu^2 E[d^2 L / d\tau^2] is read off the gradients (Gauss-Newton): a running mean of
     rows * (\mu dL/d\tau)^2. \eta is the multiplier of the constraint, such that so many have \rho < \eta / 2, and
     log \lambda goes to the balance \lambda (1 + \lambda) = \eta / \rho by at most ``step``: a neuron has to stay
-    irrelevant for a while to close, and relevant for a while to come back.
+    irrelevant for a while to close, and relevant for a while to come back. A closed one comes back when it is 30 times
+    as relevant as the one that goes for it: without that advantage neurons that are alike take turns every other step.
     """
     relevances = [gate.slope for gate in found]
     spreads: list[Tensor] = [gate.log_spread for gate in found]
     batch = [rows * (gate.mu * _gradient(gate.log_spread)).square() for gate in found]
     torch._foreach_lerp_(relevances, batch, 1 - MEMORY_OF_RELEVANCE)
-    relevance = torch.cat(relevances)
+    spread = torch.cat(spreads)
+    relevance = torch.cat(relevances) * torch.where(spread < 0, ADVANTAGE, 1.0)
     closed = round(reserve * len(relevance))
     eta = relevance.sort().values[max(closed - 1, 0) : closed + 1].sum()  # twice the middle of the two
-    spread = torch.cat(spreads)
     target = _balance(eta / relevance.clamp(min=torch.finfo(relevance.dtype).tiny))
     _move(spreads, (target - spread).clamp(-step, step))
 

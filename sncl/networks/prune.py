@@ -5,7 +5,8 @@ read behind its gate alone can go: its row of the map that makes it, its entries
 that read it (a channel behind a flatten is height * width columns). Neurons that meet in a residual sum share a
 channel, which can go only if it is closed wherever it is read. The factors of the other neurons are multiplied into a
 map in front of the gate or behind it; where there is none that may take them (an identity shortcut passes the sum on),
-the gate becomes a :class:`ChannelScale`.
+the gate becomes a :class:`ChannelScale`. Where open neurons answer for closed ones, the maps behind read that answer
+from the open ones: the product of two matrices, once.
 
 Which channels belong together is found by :mod:`sncl.networks.channels`, which keeps whatever it does not understand.
 The result is compared with the gated network before it is handed out.
@@ -36,10 +37,11 @@ from sncl.networks.channels import (
     groups_of,
     kind,
     reading_axis,
+    shape,
     through,
     trace,
 )
-from sncl.networks.gates import INPUT_GATE, Apply, Gate, by_layer, gates
+from sncl.networks.gates import INPUT_GATE, Apply, Gate, by_layer, gates, mixed
 from sncl.networks.taps import INPUT, Tapped, arguments, evaluating, without_taps
 from sncl.tensors.fields import Inputs, mapped
 
@@ -48,16 +50,19 @@ TOLERANCE = 1e-4  # of the largest output, or of 1 where that is less
 
 
 class ChannelScale(nn.Module):
-    """A fixed factor for every channel: what a gate does in evaluation."""
+    """A fixed factor for every channel, and what closed ones take from the others: what a gate does in evaluation."""
 
     factor: Tensor  # [channels, 1, ...]: as many axes as there are from the channels on
+    takes: Tensor | None  # [channels, channels]
 
-    def __init__(self, factor: Tensor) -> None:
+    def __init__(self, factor: Tensor, takes: Tensor | None = None) -> None:
         super().__init__()
         self.register_buffer("factor", factor)
+        self.register_buffer("takes", takes)
 
     def forward(self, h: Tensor) -> Tensor:
-        return h * self.factor
+        scaled = h * self.factor
+        return scaled if self.takes is None else scaled + mixed(h, self.takes, -self.factor.dim())
 
 
 class Layer(NamedTuple):
@@ -170,7 +175,7 @@ def _with_fixed_gates(net: nn.Module, example: Inputs) -> nn.Module:
     for name, gate in found:
         behind = dims.get(gate, 1) - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
         factor = (gate.mu * gate.is_open()).detach().reshape(-1, *[1] * behind)
-        scale = ChannelScale(factor).eval()
+        scale = ChannelScale(factor, gate.handed_over() if gate.handover else None).eval()
         parent, _, own = name.rpartition(".")
         place = copy.get_submodule(parent)
         if isinstance(place, nn.Sequential):
@@ -194,12 +199,13 @@ def _smaller(fixed: nn.Module, example: Inputs) -> tuple[nn.Module, dict[str, in
     net = deepcopy(fixed)
     if next(_scales(net), None) is None:
         return net, {}
+    _hand_over(net, example)
     traced = trace(net, *arguments(example))
     flow = Flow(traced)
     kept = flow.kept()
     with torch.no_grad():
         for _, scale in list(_scales(net)):
-            if _fold(_name_of(traced, scale.factor), traced, flow):
+            if scale.takes is None and _fold(_name_of(traced, scale.factor), traced, flow):
                 scale.factor.fill_(1.0)
         left = {}
         for name, scale in _scales(net):
@@ -207,7 +213,7 @@ def _smaller(fixed: nn.Module, example: Inputs) -> tuple[nn.Module, dict[str, in
             left[name] = len(scale.factor) if units is None else int(kept[units].sum())
         _slice(net, traced, flow, kept)
         for name, scale in list(_scales(net)):
-            if bool((scale.factor == 1).all()):
+            if scale.takes is None and bool((scale.factor == 1).all()):
                 _take_off(net.get_submodule(name.removesuffix(INPUT)), scale)
     return net, left
 
@@ -231,6 +237,14 @@ def _take_off(place: nn.Module, scale: ChannelScale) -> None:
 # --- factors into the maps around them -------------------------------------------------------------------------------
 
 
+class _Columns(NamedTuple):
+    """A parameter of a linear map, the place of the channels that each of its columns reads, and its groups."""
+
+    name: str
+    places: Tensor
+    groups: int
+
+
 class _Target(NamedTuple):
     """A parameter that takes a factor for each place along an axis; of a grouped map, along columns within groups."""
 
@@ -249,9 +263,10 @@ def _fold(name: str, traced: Trace, flow: Flow) -> bool:
     source = next((each for each in gated.all_input_nodes if each not in traced.names), None)
     targets = None if source is None else _in_front(source, factor, traced)
     if targets is None:
-        channels = flow.channels[gated]
-        places = Channels(channels.axis, torch.arange(len(factor)), torch.zeros(len(factor), dtype=torch.bool))
-        targets = _behind(gated, places, factor, traced)
+        positive = bool((factor >= 0).all())
+        readers = _behind(gated, _numbered(flow.channels[gated].axis, len(factor)), traced, positive)
+        if readers is not None:
+            targets = [_Target(reader, 1, factor[places], groups) for reader, places, groups in readers]
     for target in targets or ():
         weight = traced.values[target.name]
         if target.groups == 1:
@@ -290,26 +305,51 @@ def _in_front(node: fx.Node, factor: Tensor, traced: Trace) -> list[_Target] | N
     return None
 
 
-def _behind(node: fx.Node, places: Channels, factor: Tensor, traced: Trace) -> list[_Target] | None:
-    """The parameters behind a gate whose columns can take its factors, or None if not all readers can."""
-    positive = bool((factor >= 0).all())
-    targets: list[_Target] = []
+def _numbered(axis: int, channels: int) -> Channels:
+    return Channels(axis, torch.arange(channels), torch.zeros(channels, dtype=torch.bool))
+
+
+def _behind(node: fx.Node, places: Channels, traced: Trace, positive: bool) -> list[_Columns] | None:
+    """The parameters that read a tensor, through what factors pass unchanged, or None if there are other readers."""
+    found: list[_Columns] = []
     for user in node.users:
         name = kind(user)
         if name in LINEAR and user.args[0] is node and places.axis == reading_axis(user):
             names = _own_parameters([user.args[1]], traced)
             if names is None:
                 return None
-            targets.append(_Target(names[0], 1, factor[places.units], groups_of(user)))
+            found.append(_Columns(names[0], places.units, groups_of(user)))
         elif name in COMMUTES or (name in COMMUTES_IF_POSITIVE and positive):
             moved = through(user, places)
-            further = None if moved is None else _behind(user, moved, factor, traced)
+            further = None if moved is None else _behind(user, moved, traced, positive)
             if further is None:
                 return None
-            targets += further
+            found += further
         else:
             return None
-    return targets
+    return found
+
+
+def _hand_over(net: nn.Module, example: Inputs) -> None:
+    """Where channels answer for others, let the maps behind read that from them, if nothing else reads it."""
+    handing = [scale for _, scale in _scales(net) if scale.takes is not None]
+    traced = trace(net, *arguments(example)) if handing else None
+    for scale in handing:
+        assert traced is not None and scale.takes is not None
+        (scaled,) = traced.users(_name_of(traced, scale.factor))
+        (total,) = scaled.users
+        axis = len(shape(total)) - scale.factor.dim()
+        readers = _behind(total, _numbered(axis, len(scale.factor)), traced, positive=False)
+        if readers is None or any(groups > 1 for _, _, groups in readers):
+            continue
+        answers = scale.takes + torch.diag(scale.factor.flatten())  # [channels as read, channels as given]
+        for reader, places, _ in readers:
+            weight = traced.values[reader].detach()  # [rows, columns, ...]
+            order = places.argsort(stable=True).to(weight.device)
+            by_channel = weight.index_select(1, order).unflatten(1, (len(answers), -1))  # [rows, channels, times, ...]
+            weight.index_copy_(1, order, torch.einsum("rc...,cd->rd...", by_channel, answers).flatten(1, 2))
+        scale.factor.copy_(answers.any(0).reshape(scale.factor.shape))
+        scale.takes = None
 
 
 # --- taking rows and columns out -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from sncl.methods.sgd import SGD
 from sncl.methods.sncl import SNCL
 from sncl.networks.gates import divergence, gates
 from sncl.networks.mlp import MLP
+from sncl.networks.prune import prune
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
@@ -219,6 +220,38 @@ def test_a_reserve_that_cannot_be_is_refused() -> None:
         SNCL(1.0, 1.0, 1.0, 0.1, **(RESERVE | {"reserve": 1}))  # type: ignore[arg-type]
     with pytest.raises(SnclError, match="eta=0 takes them away"):
         SNCL(1.0, 1.0, 1.0, eta=0.0, reserve=0.3)
+
+
+def test_a_handover_changes_what_is_predicted_and_not_what_is_learned(tmp_path: Path) -> None:
+    rows = blobs(25)
+
+    def make(seed: int, handover: float = 0.1) -> Learner:
+        torch.manual_seed(0)
+        method = SNCL(0.7, 0.3, 1.0, eta=0.01, release=10.0, worth=1e-3, handover=handover, **NATURAL)  # type: ignore[arg-type]
+        return Learner(MLP(6, 3, width=20), method, memory=16, replay=8, lr=0.1, device="cpu", seed=seed)
+
+    def go(learner: Learner, start: int, stop: int) -> None:
+        for x, y in rows[start:stop]:
+            learner.learn(x, y)
+
+    handing, silent = make(0), make(0, handover=0.0)
+    for learner in (handing, silent):
+        go(learner, 0, 25)
+    for (_, ours), (_, theirs) in zip(gates(handing.net), gates(silent.net), strict=True):
+        assert torch.equal(ours.log_spread, theirs.log_spread) and torch.equal(ours.mu, theirs.mu)
+        assert ours.is_open().any() and not ours.is_open().all()
+    x = rows[0][0]
+    assert not torch.equal(handing.logits(x), silent.logits(x))
+    small = prune(handing.net, x)
+    torch.testing.assert_close(small(x), handing.logits(x))
+    assert goes_on_exactly(make, go, 11, 25, tmp_path)
+
+
+def test_a_handover_that_cannot_be_is_refused() -> None:
+    with pytest.raises(SnclError, match=r"above 0, not -0\.1"):
+        SNCL(1.0, 1.0, 1.0, 0.1, handover=-0.1)
+    with pytest.raises(SnclError, match="reserve or handover is 0"):
+        SNCL(1.0, 1.0, 1.0, 0.1, handover=0.1, reserve=0.3)
 
 
 def test_natural_steps_need_lambda() -> None:

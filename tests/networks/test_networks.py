@@ -170,19 +170,88 @@ def test_a_reserve_step_by_hand() -> None:
         first.mu.fill_(2.0)
         second.mu.fill_(1.0)
     first.log_spread.grad = torch.tensor([0.5, 0.1])
-    second.log_spread.grad = torch.tensor([0.4, 4.0])
+    second.log_spread.grad = torch.tensor([0.4, 40.0])
     reserve_step([first, second], reserve=0.5, step=0.3, rows=10)
-    relevance = [0.001 * 10 * each**2 for each in (1.0, 0.2, 0.4, 4.0)]  # (mu times gradient)^2, a thousandth so far
+    relevance = [0.001 * 10 * each**2 for each in (1.0, 0.2, 0.4, 40.0)]  # (mu times gradient)^2, a thousandth so far
     assert torch.cat([first.slope, second.slope]).tolist() == pytest.approx(relevance)
-    eta = relevance[2] + relevance[0]  # between the two that close and the two that do not
-    balance = [math.log(math.sqrt(0.25 + eta / each) - 0.5) for each in relevance]
-    assert balance[0] < 0 < balance[2] < 1 < balance[1] and balance[3] < 0
+    standing = [30 * relevance[0], 30 * relevance[1], relevance[2], relevance[3]]  # the first two are open
+    eta = standing[1] + standing[0]  # between the two that close and the two that do not
+    balance = [math.log(math.sqrt(0.25 + eta / each) - 0.5) for each in standing]
+    assert -0.7 < balance[0] < 0 < balance[1] and balance[2] > 1 and balance[3] < 0
     assert first.log_spread.tolist() == pytest.approx([-1 + 0.3, -1 + 0.3])
-    assert second.log_spread.tolist() == pytest.approx([balance[2], 0.9 - 0.3])  # as far as the balance, or the step
-    for _ in range(99):
-        reserve_step([first, second], reserve=0.5, step=0.3, rows=10)
-    assert first.log_spread.tolist() == pytest.approx([balance[0], 1.0])  # the limit
-    assert second.log_spread.tolist() == pytest.approx([balance[2], balance[3]], rel=1e-3)
+    assert second.log_spread.tolist() == pytest.approx([1.0, 0.9 - 0.3])  # to the limit, or as far as a step
+    reserve_step([first, second], reserve=0.5, step=0.3, rows=10)
+    assert first.log_spread.tolist() == pytest.approx([balance[0], -1 + 0.6])  # to the balance
+
+
+@pytest.mark.parametrize(("better", "closed"), ((20.0, [True, False]), (40.0, [False, True])))
+def test_a_neuron_comes_back_from_the_reserve_if_it_is_much_more_relevant(better: float, closed: list[bool]) -> None:
+    gate = Gate(2, parameterisation="lambda", generator=generator(0))
+    with torch.no_grad():
+        gate.mu.fill_(1.0)
+        gate.log_spread.copy_(torch.tensor([0.5, -0.5]))
+    gate.log_spread.grad = torch.tensor([better, 1.0]).sqrt()
+    for _ in range(200):
+        reserve_step([gate], reserve=0.5, step=0.02, rows=10)
+    assert (~gate.is_open()).tolist() == closed
+
+
+def independent(h: torch.Tensor, given: list[int], asked: int, ridge: float) -> list[float]:
+    """The weights of a ridge regression without intercept, by scikit-learn."""
+    from sklearn.linear_model import Ridge
+
+    power = float(h.square().mean())
+    fitted = Ridge(alpha=ridge * power * len(h), fit_intercept=False).fit(h[:, given].numpy(), h[:, asked].numpy())
+    return [float(each) for each in fitted.coef_]
+
+
+def test_open_neurons_answer_for_closed_ones_as_a_regression_has_it() -> None:
+    gate = Gate(4, parameterisation="lambda", handover=0.1, generator=generator(0)).train()
+    h = torch.randn(500, 2, generator=generator(1)) @ torch.randn(2, 4, generator=generator(2))
+    h = h + 0.1 * torch.randn(500, 4, generator=generator(3))
+    for _ in range(1000):  # until the running mean is that of these rows
+        gate(h)
+    with torch.no_grad():
+        gate.log_spread[2] = 1.0
+    weights = torch.tensor(independent(h, [0, 1, 3], 2, ridge=0.1))
+    out = gate.eval()(h)
+    expected = gate.mu * h
+    expected[:, 2] = gate.mu[2] * (h[:, [0, 1, 3]] @ weights)
+    torch.testing.assert_close(out, expected, rtol=1e-3, atol=1e-3)
+    assert (out[:, 2] - gate.mu[2] * h[:, 2]).std() < 0.3 * h[:, 2].std()  # which silence would leave at 1
+    with unmasked(gate):
+        torch.testing.assert_close(gate(h), gate.mu * h)
+
+
+def test_the_answer_follows_what_changes_in_between() -> None:
+    gate = Gate(3, parameterisation="lambda", handover=0.1, generator=generator(0)).train()
+    h = torch.randn(64, 1, generator=generator(1)).expand(64, 3)
+    gate(h)
+    gate.eval()
+    with torch.no_grad():
+        gate.log_spread[0] = 1.0
+        first = gate(h)
+        gate.log_spread[0], gate.log_spread[1] = -9.0, 1.0
+        second = gate(h)
+        torch.testing.assert_close(first[:, 1:], (gate.mu * h)[:, 1:])
+        torch.testing.assert_close(second[:, ::2], (gate.mu * h)[:, ::2])
+        assert not torch.equal(second[:, 1], gate.mu[1] * h[:, 1]) and float(second[:, 1].abs().sum()) > 0
+        gate.moments.copy_(torch.eye(3))  # nothing goes together any more
+        assert float(gate(h)[:, 1].abs().sum()) == 0
+
+
+def test_maps_and_sequences_hand_over_channel_by_channel() -> None:
+    maps = torch.randn(16, 3, 4, 5, generator=generator(1))
+    rows = maps.movedim(1, -1).reshape(-1, 3)
+    wide = Gate(3, axis=1, parameterisation="lambda", handover=0.2, generator=generator(0)).train()
+    flat = Gate(3, parameterisation="lambda", handover=0.2, generator=generator(0)).train()
+    wide(maps), flat(rows)
+    torch.testing.assert_close(wide.moments, flat.moments)
+    with torch.no_grad():
+        for gate in (wide, flat):
+            gate.log_spread[1] = 1.0
+    out = wide.eval()(maps).movedim(1, -1).reshape(-1, 3)
+    torch.testing.assert_close(out, flat.eval()(rows))
 
 
 def test_neurons_in_reserve_are_silent_in_training_and_heard_by_their_gradient() -> None:

@@ -32,7 +32,12 @@ def parameters(net: nn.Module) -> int:
 
 
 def gated(
-    net: nn.Module, example: Tensor = EXACT, closed: float = 0.5, seed: int = 0, layers: tuple[str, ...] | None = None
+    net: nn.Module,
+    example: Tensor = EXACT,
+    closed: float = 0.5,
+    seed: int = 0,
+    layers: tuple[str, ...] | None = None,
+    handover: float = 0.0,
 ) -> nn.Module:
     """``net`` with gates of which that part is closed, and BatchNorms that have seen something."""
     torch.manual_seed(seed)
@@ -44,10 +49,12 @@ def gated(
             module.running_var.uniform_(0.5, 2.0)
             nn.init.normal_(module.weight)
             nn.init.normal_(module.bias)
-    attach_gates(net, example, layers)
+    attach_gates(net, example, layers, handover=handover)
     for _, gate in gates(net):
         with torch.no_grad():
             gate.mu.uniform_(0.5, 1.5)
+            if handover:
+                gate.moments.copy_(torch.randn(len(gate.mu), 2 * len(gate.mu)).cov())
             gate.log_spread.copy_(torch.where(torch.rand(len(gate.mu)) < closed, 5.0, -9.0))
     return net.to(example.dtype).train()
 
@@ -137,6 +144,35 @@ def test_all_neurons_of_a_layer_closed() -> None:
     found = check(net, torch.randn(2, 12))
     with torch.no_grad():
         assert torch.equal(found.net(torch.randn(4, 12)), net.head.bias.expand(4, 3))  # type: ignore[union-attr, operator]
+
+
+@settings(max_examples=6)
+@given(st.floats(0, 1), st.integers(0, 10_000))
+def test_an_mlp_whose_open_neurons_answer_for_closed_ones_has_only_them_left(closed: float, seed: int) -> None:
+    example = torch.randn(2, 12)
+    net = gated(MLP(12, 3, width=10), example, closed, seed, handover=0.1)
+    found = check(net, example)
+    first, second = (max(layer.open, 1) for layer in found.layers.values())
+    assert parameters(found.net) == 13 * first + (first + 1) * second + (second + 1) * 3
+    assert not any(isinstance(module, ChannelScale) for module in found.net.modules()) and found.note is None
+
+
+def test_answers_go_through_padded_convolutions_averages_and_flattened_maps() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(8, 12, 3, padding=1, bias=False),
+        nn.BatchNorm2d(12), nn.ReLU(), nn.Flatten(), nn.Linear(12 * 64, 4),
+    )  # fmt: skip
+    found = check(gated(net, handover=0.1))
+    assert all(layer.left == layer.open < layer.neurons and not layer.scaled for layer in found.layers.values())
+
+
+def test_where_answers_are_not_read_by_linear_maps_alone_the_layer_stays_and_the_others_go() -> None:
+    found = check(gated(ResNet18(5, width=8), handover=0.1))
+    for name, layer in found.layers.items():
+        inner = name.endswith("relu1")
+        assert layer.left == (layer.open if inner else layer.neurons) and layer.scaled != inner
+    pooled = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 49, 4))
+    assert check(gated(pooled, handover=0.1)).layers["1"].left == 8
 
 
 def test_the_network_of_a_learner_and_one_without_gates() -> None:
