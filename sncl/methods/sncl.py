@@ -19,6 +19,7 @@ from sncl.methods.method import Growth, Method, Outcome
 from sncl.methods.terms import feature_distance, label_losses, logit_distance, with_new_classes
 from sncl.networks.gates import (
     INITIAL_LOG_SPREAD,
+    LOWEST_CUT,
     Gate,
     Noise,
     Parameterisation,
@@ -54,9 +55,10 @@ class SNCL(Method):
 
     ``natural`` > 0 moves the gates' spread by natural gradient steps of that size instead
     (:func:`sncl.networks.gates.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
-    it. ``worth`` also closes neurons without which the loss would rise by less than that; ``commitment`` spares neurons
-    that are clearly needed the noise. ``reserve`` > 0 keeps that part of all neurons closed, the least relevant ones,
-    without any noise (:func:`sncl.networks.gates.reserve_step`). Nothing else of this paragraph matters then but
+    it. ``cut`` < 0 closes neurons from that log lambda on, not only from 0: the doubtful ones, fewer and fewer as data
+    come in. ``worth`` closes those without which the loss would rise by less than that instead. ``commitment`` spares
+    neurons that are clearly needed the noise. ``reserve`` > 0 keeps that part of all neurons closed, the least relevant
+    ones, without any noise (:func:`sncl.networks.gates.reserve_step`). Nothing else of this paragraph matters then but
     ``natural``, which is 0.02 unless another step is named: all neurons begin open, and eta is whatever it takes.
 
     ``handover`` > 0 lets the open neurons of a layer answer for its closed ones in evaluation, as far as they foretell
@@ -82,6 +84,7 @@ class SNCL(Method):
         noise: Noise = "sample",
         start: float = INITIAL_LOG_SPREAD,
         natural: float = 0.0,
+        cut: float = 0.0,
         worth: float = 0.0,
         commitment: float = 0.0,
         reserve: float = 0.0,
@@ -107,13 +110,17 @@ class SNCL(Method):
             raise SnclError(
                 "reserve is about gates, and eta=0 takes them away: set eta above 0 (any value), or reserve=0"
             )
+        if not LOWEST_CUT <= cut <= 0:
+            raise SnclError(f"cut is a log lambda from {LOWEST_CUT} to 0, not {cut}")
+        if cut and worth:
+            raise SnclError("cut and worth both say which neurons are closed: one of the two is 0")
         if handover < 0:
             raise SnclError(f"handover is 0 (off) or the ridge of a regression, above 0, not {handover}")
         if reserve and handover:
             raise SnclError("neurons in reserve are silent in training and hand nothing over: reserve or handover is 0")
         if reserve:
             parameterisation, start, natural = "lambda", INITIAL_LOG_SPREAD, natural or RESERVE_STEP
-            noise, worth, commitment = "none", 0.0, 0.0
+            noise, cut, worth, commitment = "none", 0.0, 0.0, 0.0
         if natural and parameterisation != "lambda":
             raise SnclError("natural steps move log lambda: natural > 0 needs parameterisation=lambda")
         if worth and not natural:
@@ -128,7 +135,7 @@ class SNCL(Method):
         self.release, self.gate_lr = release, gate_lr
         self.parameterisation, self.noise = parameterisation, noise
         self.start, self.natural, self.worth, self.commitment = start, natural, worth, commitment
-        self.reserve, self.handover = reserve, handover
+        self.reserve, self.handover, self.cut = reserve, handover, cut
         self.layers, self.features, self.maps, self.stored = layers, features, maps, PRECISIONS[stored]
         self.gates: tuple[Gate, ...] = ()  # of the prepared network, which owns them
         self.axes: dict[str, int] = {}  # the replayed layers, and where their channels lie
@@ -150,6 +157,7 @@ class SNCL(Method):
                 generator=noise,
                 start=self.start,
                 handover=self.handover,
+                cut=self.cut,
             )
         self.gates = tuple(gate for _, gate in gates(net))
         return Tapped(net, tuple(self.axes))

@@ -83,6 +83,7 @@ METHODS: dict[str, Entry] = {
             "noise": "sample",
             "start": -9.0,
             "natural": 0.0,
+            "cut": 0.0,
             "worth": 0.0,
             "commitment": 0.0,
             "reserve": 0.0,

@@ -50,6 +50,7 @@ Parameterisation = Literal["sigma", "lambda"]
 Noise = Literal["sample", "channel", "none"]
 Part = TypeVar("Part", bound=nn.Module)
 LOG_LAMBDA_LIMIT = 10.0
+LOWEST_CUT = 0.01 - LOG_LAMBDA_LIMIT  # of neurons without any noise nobody knows which are worth more
 INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
@@ -69,7 +70,8 @@ class Gate(nn.Module):
     mean and closed neurons are silent in training too; the gradient of ``log_spread`` is then that of the gate, and
     tells what a closed neuron would bring. ``generator`` draws the first means, and ``start`` is the first log variance
     or log \lambda. With ``handover`` > 0 closed neurons are not silent in evaluation but as the open ones of their
-    layer foretell them; it is the ridge of that regression, in units of their mean power.
+    layer foretell them; it is the ridge of that regression, in units of their mean power. ``cut`` is the log \lambda
+    from which a neuron is closed, at most 0.
     """
 
     moments: Tensor  # [channels, channels]: running mean of the products of responses, with handover
@@ -87,6 +89,7 @@ class Gate(nn.Module):
         generator: torch.Generator | None = None,
         start: float = INITIAL_LOG_SPREAD,
         handover: float = 0.0,
+        cut: float = 0.0,
     ) -> None:
         super().__init__()
         self.axis = axis
@@ -97,7 +100,7 @@ class Gate(nn.Module):
         self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
         self.log_spread = nn.Parameter(torch.full((channels,), float(start), device=device))
         self.register_buffer("slope", torch.zeros(channels, device=device))
-        self.register_buffer("cut", torch.zeros((), device=device))
+        self.register_buffer("cut", torch.tensor(float(cut), device=device))
         if handover:
             self.register_buffer("moments", torch.zeros(channels, channels, device=device))
         self._handed: tuple[tuple[int, ...], Tensor] | None = None
@@ -204,6 +207,7 @@ def attach_gates(
     generator: torch.Generator | None = None,
     start: float = INITIAL_LOG_SPREAD,
     handover: float = 0.0,
+    cut: float = 0.0,
 ) -> nn.Module:
     """Put gates on ``net`` (changed in place and returned).
 
@@ -217,7 +221,7 @@ def attach_gates(
     sites = find_sites(net, example) if layers is None else named_sites(net, example, layers)
     for site in sites:
         place = layer(net, site.name)
-        gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start, handover)
+        gate = Gate(site.channels, site.axis, parameterisation, noise, generator, start, handover, cut)
         gate.train(place.training)
         if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
@@ -314,7 +318,7 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
     move = torch.cat(slopes) / eta - pull
     _move(spreads, -step * move.clamp(-1, 1))
     if worth:
-        cut = _balance(eta / (2 * worth)).clamp(max=0)
+        cut = _balance(eta / (2 * worth)).clamp(LOWEST_CUT, 0)
         torch._foreach_copy_([gate.cut for gate in found], [cut] * len(found))
 
 

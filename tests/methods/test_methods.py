@@ -247,6 +247,19 @@ def test_a_handover_changes_what_is_predicted_and_not_what_is_learned(tmp_path: 
     assert goes_on_exactly(make, go, 11, 25, tmp_path)
 
 
+def test_a_cut_closes_what_is_in_doubt() -> None:
+    settings = {"parameterisation": "lambda", "natural": 0.05, "release": 10.0}
+    usual, strict = (trained(SNCL(0.7, 0.3, 1.0, 0.01, cut=cut, **settings)) for cut in (0.0, -8.5))  # type: ignore[arg-type]
+    for (_, ours), (_, theirs) in zip(gates(strict.net), gates(usual.net), strict=True):
+        assert torch.equal(ours.log_spread, theirs.log_spread)  # training knows nothing of it
+        assert theirs.is_open().all() and torch.equal(ours.is_open(), ours.log_spread < -8.5)
+    assert not all(gate.is_open().all() for _, gate in gates(strict.net))
+    with pytest.raises(SnclError, match=r"from -9\.99 to 0, not 0\.5"):
+        SNCL(1.0, 1.0, 1.0, 0.1, cut=0.5)
+    with pytest.raises(SnclError, match="one of the two is 0"):
+        SNCL(1.0, 1.0, 1.0, 0.1, cut=-1.0, worth=0.1, **settings)  # type: ignore[arg-type]
+
+
 def test_a_handover_that_cannot_be_is_refused() -> None:
     with pytest.raises(SnclError, match=r"above 0, not -0\.1"):
         SNCL(1.0, 1.0, 1.0, 0.1, handover=-0.1)

@@ -164,6 +164,23 @@ def test_neurons_that_are_worth_little_are_closed() -> None:
         assert int((~gate.is_open()).sum()) == closed
 
 
+def test_a_worth_that_noise_can_no_longer_tell_closes_nothing() -> None:
+    gate = Gate(3, parameterisation="lambda", generator=generator(0))
+    with torch.no_grad():
+        gate.log_spread.copy_(torch.tensor([-30.0, -10.0, -9.9]))
+    natural_step([gate], torch.tensor(1e-9), step=0.0, worth=1.0)
+    assert gate.is_open().tolist() == [True, True, False]
+
+
+def test_neurons_are_closed_from_the_cut_on() -> None:
+    gate = Gate(3, parameterisation="lambda", cut=-5.0, generator=generator(0))
+    with torch.no_grad():
+        gate.log_spread.copy_(torch.tensor([-5.1, -5.0, 0.0]))
+    assert gate.is_open().tolist() == [True, False, False]
+    out = gate.eval()(torch.ones(1, 3))
+    assert out.tolist() == [[pytest.approx(gate.mu[0].item()), 0.0, 0.0]]
+
+
 def test_a_reserve_step_by_hand() -> None:
     first, second = (Gate(2, parameterisation="lambda", start=start, generator=generator(0)) for start in (-1.0, 0.9))
     with torch.no_grad():
