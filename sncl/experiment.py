@@ -241,10 +241,10 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
 
 
 def make_learner(experiment: Experiment, stream: Stream) -> Learner:
-    found = entry(experiment.method)
+    of_method = entry(experiment.method).settings  # with neutral values of what an earlier version did not have
     return Learner(
         make_network(experiment, stream),
-        make(experiment.method, {key: experiment.settings[key] for key in found.settings}),
+        make(experiment.method, {key: experiment.settings.get(key, neutral) for key, neutral in of_method.items()}),
         memory=max(experiment.memory, 1),
         replay=int(experiment.settings["replay"]),
         lr=float(experiment.settings["lr"]),
@@ -253,7 +253,7 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         device=experiment.device,
         precision=experiment.precision,
         engine=experiment.engine,
-        average=float(experiment.settings["average"]),
+        average=float(experiment.settings.get("average", TRAINING["average"])),
     )
 
 

@@ -19,7 +19,7 @@ from sncl.methods.method import Growth, Method, Outcome
 from sncl.methods.terms import feature_distance, label_losses, logit_distance, with_new_classes
 from sncl.networks.gates import (
     INITIAL_LOG_SPREAD,
-    LOWEST_CUT,
+    LOG_LAMBDA_LIMIT,
     Gate,
     Noise,
     Parameterisation,
@@ -62,7 +62,8 @@ class SNCL(Method):
     ``natural``, which is 0.02 unless another step is named: all neurons begin open, and eta is whatever it takes.
 
     ``handover`` > 0 lets the open neurons of a layer answer for its closed ones in evaluation, as far as they foretell
-    them; it is the ridge of that regression, in units of the neurons' mean power (0.1 is a good one).
+    them, and what they foretell of a neuron does not count for keeping it open. It is the ridge of that regression, in
+    units of the neurons' mean power (0.1 is a good one).
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
@@ -110,8 +111,8 @@ class SNCL(Method):
             raise SnclError(
                 "reserve is about gates, and eta=0 takes them away: set eta above 0 (any value), or reserve=0"
             )
-        if not LOWEST_CUT <= cut <= 0:
-            raise SnclError(f"cut is a log lambda from {LOWEST_CUT} to 0, not {cut}")
+        if not -LOG_LAMBDA_LIMIT <= cut <= 0:
+            raise SnclError(f"cut is a log lambda from {-LOG_LAMBDA_LIMIT:g} to 0, not {cut}")
         if cut and worth:
             raise SnclError("cut and worth both say which neurons are closed: one of the two is 0")
         if handover < 0:

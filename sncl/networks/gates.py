@@ -50,7 +50,6 @@ Parameterisation = Literal["sigma", "lambda"]
 Noise = Literal["sample", "channel", "none"]
 Part = TypeVar("Part", bound=nn.Module)
 LOG_LAMBDA_LIMIT = 10.0
-LOWEST_CUT = 0.01 - LOG_LAMBDA_LIMIT  # of neurons without any noise nobody knows which are worth more
 INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
@@ -103,10 +102,10 @@ class Gate(nn.Module):
         self.register_buffer("cut", torch.tensor(float(cut), device=device))
         if handover:
             self.register_buffer("moments", torch.zeros(channels, channels, device=device))
-        self._handed: tuple[tuple[int, ...], Tensor] | None = None
+        self._known: tuple[tuple[int, ...], tuple[Tensor, Tensor]] | None = None
 
     def train(self, mode: bool = True) -> Gate:
-        self._handed = None
+        self._known = None
         return super().train(mode)
 
     def log_lambda(self) -> Tensor:
@@ -119,12 +118,20 @@ class Gate(nn.Module):
             return torch.exp(0.5 * self.log_spread)
         return self.mu.abs() * torch.exp(0.5 * self.log_lambda())
 
+    @torch.no_grad()
     def is_open(self) -> Tensor:
-        r"""Which neurons carry signal: \lambda < 1, or less where the cut is lower. [channels]"""
-        return self.log_lambda() < self.cut
+        r"""Which neurons carry signal: \lambda < 1, or less where the cut is lower. [channels]
+
+        Neurons at the lower limit of \lambda are open, for nobody can tell them apart.
+        """
+        spread = self.log_lambda()
+        spread = torch.where(spread > -LOG_LAMBDA_LIMIT, spread, -torch.inf)
+        return unforetold(self.moments, spread, self.cut, self.handover) if self.handover else spread < self.cut
 
     def _mask(self) -> Tensor:
-        return self.is_open() if self.masking else torch.ones_like(self.mu)
+        if not self.masking:
+            return torch.ones_like(self.mu)
+        return self._settled()[0] if self.handover and not self.training else self.is_open()
 
     def forward(self, h: Tensor) -> Tensor:
         if self.training and self.noise == "none":
@@ -152,15 +159,20 @@ class Gate(nn.Module):
         rows = h.movedim(self.axis, -1).flatten(0, -2).to(self.moments.dtype)  # [rows and places, channels]
         self.moments.lerp_(rows.T @ rows / rows.shape[0], 1 - MEMORY_OF_MOMENTS)
 
-    @torch.no_grad()
     def handed_over(self) -> Tensor:
         """What each neuron, if it is closed, takes from each open one: [channels, channels], other rows are zeros."""
+        return self._settled()[1]
+
+    @torch.no_grad()
+    def _settled(self) -> tuple[Tensor, Tensor]:
+        """Which neurons are open, and what is handed over: the same until something changes. For evaluation."""
         state = (self.moments, self.mu, self.log_spread, self.cut)
-        versions = tuple(each._version for each in state)  # a step in between ends evaluation, which forgets it too
-        if self._handed is None or self._handed[0] != versions:
-            takes = self.mu.unsqueeze(1) * foretold(self.moments, self.is_open(), self.handover)
-            self._handed = versions, takes
-        return self._handed[1]
+        versions = tuple(each._version for each in state)  # a training step in between ends evaluation, see train
+        if self._known is None or self._known[0] != versions:
+            given = self.is_open()
+            takes = self.mu.unsqueeze(1) * foretold(self.moments, given, self.handover)
+            self._known = versions, (given, takes)
+        return self._known[1]
 
 
 def foretold(moments: Tensor, given: Tensor, ridge: float) -> Tensor:
@@ -169,10 +181,35 @@ def foretold(moments: Tensor, given: Tensor, ridge: float) -> Tensor:
     Ridge regression; ``ridge`` is in units of the mean power.
     """
     products = moments * given  # [all, given], others are zeros
-    penalty = (ridge * moments.diagonal().mean()).clamp(min=torch.finfo(moments.dtype).tiny)
-    system = products * given.unsqueeze(1) + torch.diag(penalty.expand(len(given)))
+    system = products * given.unsqueeze(1) + _penalty(moments, ridge)
     solution: Tensor = torch.cholesky_solve(products.T * ~given, torch.linalg.cholesky(system))
     return solution.T
+
+
+def unforetold(moments: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -> Tensor:
+    r"""Which neurons stay open where others answer for those that close: bool [all].
+
+    What counts of a neuron is its relevance times the part of its power that the open ones do not foretell, so \lambda
+    is divided by that part. They close one by one, the most doubtful first, for two that say the same are dispensable
+    until one of them is gone.
+    """
+    power, penalty = moments.diagonal(), _penalty(moments, ridge)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments + penalty))
+    given = torch.ones_like(log_lambda, dtype=torch.bool)
+    for _ in range(len(given)):
+        rest = 1 / inverse.diagonal() - penalty.diagonal()
+        doubt = log_lambda - torch.where(power > 0, rest / power, 1.0).clamp(1e-6, 1).log()
+        most = torch.where(given, doubt, -torch.inf).argmax()
+        if not (given & (doubt >= cut))[most]:
+            break
+        given[most] = False
+        inverse -= inverse[:, most, None] * inverse[None, most] / inverse[most, most]  # without that neuron
+    return given
+
+
+def _penalty(moments: Tensor, ridge: float) -> Tensor:
+    mean = moments.diagonal().mean().clamp(min=torch.finfo(moments.dtype).tiny)
+    return torch.diag((ridge * mean).expand(len(moments)))
 
 
 def mixed(h: Tensor, matrix: Tensor, axis: int) -> Tensor:
@@ -318,7 +355,7 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
     move = torch.cat(slopes) / eta - pull
     _move(spreads, -step * move.clamp(-1, 1))
     if worth:
-        cut = _balance(eta / (2 * worth)).clamp(LOWEST_CUT, 0)
+        cut = _balance(eta / (2 * worth)).clamp(max=0)
         torch._foreach_copy_([gate.cut for gate in found], [cut] * len(found))
 
 
@@ -346,7 +383,7 @@ def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) 
 
 def _balance(ratio: Tensor) -> Tensor:
     r"""\log \lambda where \lambda (1 + \lambda) is this ratio of \eta to the relevance."""
-    return torch.log(torch.sqrt(0.25 + ratio) - 0.5)
+    return torch.log(ratio / (torch.sqrt(0.25 + ratio) + 0.5))
 
 
 def _move(spreads: list[Tensor], by: Tensor) -> None:

@@ -240,6 +240,27 @@ def test_open_neurons_answer_for_closed_ones_as_a_regression_has_it() -> None:
         torch.testing.assert_close(gate(h), gate.mu * h)
 
 
+def test_of_two_neurons_that_say_the_same_one_stays() -> None:
+    gate = Gate(4, parameterisation="lambda", handover=1e-3, cut=-3.0, generator=generator(0)).train()
+    h = torch.randn(256, 4, generator=generator(1))
+    h[:, 1] = h[:, 0]
+    for _ in range(500):
+        gate(h)
+    with torch.no_grad():
+        gate.log_spread.copy_(torch.tensor([-4.0, -4.1, -4.0, -2.9]))
+    assert gate.is_open().tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]  # the more doubtful of the two, and one in doubt anyway
+    out = gate.eval()(h)
+    torch.testing.assert_close(out[:, 0], gate.mu[0] * h[:, 1], rtol=0.02, atol=0.02)
+    with torch.no_grad():
+        gate.moments.copy_(torch.eye(4))
+    assert gate.is_open().tolist() == [True, True, True, False]
+
+
 def test_the_answer_follows_what_changes_in_between() -> None:
     gate = Gate(3, parameterisation="lambda", handover=0.1, generator=generator(0)).train()
     h = torch.randn(64, 1, generator=generator(1)).expand(64, 3)
