@@ -180,10 +180,10 @@ def foretold(moments: Tensor, given: Tensor, ridge: float) -> Tensor:
 
     Ridge regression; ``ridge`` is in units of the mean power.
     """
-    products = moments * given  # [all, given], others are zeros
+    products = moments.double() * given  # [all, given], others are zeros
     system = products * given.unsqueeze(1) + _penalty(moments, ridge)
-    solution: Tensor = torch.cholesky_solve(products.T * ~given, torch.linalg.cholesky(system))
-    return solution.T
+    solution = torch.cholesky_solve(products.T * ~given, torch.linalg.cholesky(system))
+    return solution.T.to(moments.dtype)
 
 
 def unforetold(moments: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -> Tensor:
@@ -194,7 +194,7 @@ def unforetold(moments: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -
     until one of them is gone.
     """
     power, penalty = moments.diagonal(), _penalty(moments, ridge)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments + penalty))
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments.double() + penalty))
     given = torch.ones_like(log_lambda, dtype=torch.bool)
     for _ in range(len(given)):
         rest = 1 / inverse.diagonal() - penalty.diagonal()
@@ -208,7 +208,7 @@ def unforetold(moments: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -
 
 
 def _penalty(moments: Tensor, ridge: float) -> Tensor:
-    mean = moments.diagonal().mean().clamp(min=torch.finfo(moments.dtype).tiny)
+    mean = moments.diagonal().double().mean().clamp(min=torch.finfo(moments.dtype).tiny)
     return torch.diag((ridge * mean).expand(len(moments)))
 
 
