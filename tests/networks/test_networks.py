@@ -240,6 +240,19 @@ def test_open_neurons_answer_for_closed_ones_as_a_regression_has_it() -> None:
         torch.testing.assert_close(gate(h), gate.mu * h)
 
 
+def test_moments_are_learned_in_a_compiled_step_too() -> None:
+    written = attach_gates(MLP(6, 3, width=4), torch.randn(2, 6), parameterisation="lambda", handover=0.1).train()
+    other = copy.deepcopy(written)
+    for net in (written, torch.compile(other, backend="aot_eager", fullgraph=True)):
+        torch.manual_seed(0)
+        for _ in range(3):
+            net(torch.randn(8, 6, generator=generator(1))).square().mean().backward()
+    for (_, ours), (_, theirs) in zip(gates(written), gates(other), strict=True):
+        assert float(ours.moments.sum()) > 0
+        torch.testing.assert_close(ours.moments, theirs.moments)
+        torch.testing.assert_close(ours.log_spread.grad, theirs.log_spread.grad)
+
+
 def test_of_two_neurons_that_say_the_same_one_stays() -> None:
     gate = Gate(4, parameterisation="lambda", handover=1e-3, cut=-3.0, generator=generator(0)).train()
     h = torch.randn(256, 4, generator=generator(1))
