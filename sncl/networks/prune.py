@@ -174,8 +174,9 @@ def _with_fixed_gates(net: nn.Module, example: Inputs) -> nn.Module:
         handle.remove()
     for name, gate in found:
         behind = dims.get(gate, 1) - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
-        factor = (gate.mu * gate.is_open()).detach().reshape(-1, *[1] * behind)
-        scale = ChannelScale(factor, gate.handed_over() if gate.handover else None).eval()
+        given = gate.is_open()
+        factor = (gate.mu * given).detach().reshape(-1, *[1] * behind)
+        scale = ChannelScale(factor, gate.handed_over() if gate.handover and not given.all() else None).eval()
         parent, _, own = name.rpartition(".")
         place = copy.get_submodule(parent)
         if isinstance(place, nn.Sequential):
@@ -336,8 +337,10 @@ def _hand_over(net: nn.Module, example: Inputs) -> None:
     traced = trace(net, *arguments(example)) if handing else None
     for scale in handing:
         assert traced is not None and scale.takes is not None
-        (scaled,) = traced.users(_name_of(traced, scale.factor))
-        (total,) = scaled.users
+        scaled = traced.users(_name_of(traced, scale.factor))
+        if len(scaled) != 1:  # a layer that runs more than once
+            continue
+        (total,) = scaled[0].users
         axis = len(shape(total)) - scale.factor.dim()
         readers = _behind(total, _numbered(axis, len(scale.factor)), traced, positive=False)
         if readers is None or any(groups > 1 for _, _, groups in readers):

@@ -446,6 +446,24 @@ def test_a_layer_that_runs_twice_and_weights_that_are_shared() -> None:
     assert small.last[0].weight is small.again.weight  # type: ignore[index, union-attr]
 
 
+def test_a_gated_layer_that_runs_twice_keeps_its_answers_and_the_others_shrink() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.twice = (
+                nn.Sequential(nn.Linear(6, 8), nn.ReLU()),
+                nn.Sequential(nn.Linear(8, 8), nn.ReLU()),
+            )
+            self.last, self.head = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.last(self.twice(self.twice(self.first(x)))))
+
+    found = check(gated(Twice(), torch.randn(2, 6), layers=("twice", "last"), handover=0.1), torch.randn(2, 6))
+    assert found.layers["twice"].left == 8 and found.layers["last"].left == found.layers["last"].open < 8
+    assert found.note is None
+
+
 def test_gates_in_front_of_a_batchnorm_or_a_sigmoid_stay_as_factors() -> None:
     net = nn.Sequential(nn.Linear(6, 8), nn.Identity(), nn.BatchNorm1d(8), nn.Sigmoid(), nn.Linear(8, 3))
     found = check(gated(net, torch.randn(2, 6), layers=("1", "3")), torch.randn(2, 6))
