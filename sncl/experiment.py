@@ -98,14 +98,17 @@ def file_name(stream: str) -> str:
     return re.sub(r"[^\w.-]+", "-", stream)
 
 
-def deciding(identity: dict[str, Any]) -> dict[str, Any]:
-    """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says.
+def completed(method: str, settings: Settings) -> Settings:
+    """Settings with those that an earlier version did not have: they came with a neutral value, which is what it ran
+    with."""
+    of_method = METHODS[method].settings if method in METHODS else {}
+    return {"average": TRAINING["average"]} | of_method | settings
 
-    A setting that an earlier version did not have came with a neutral value, which is what it ran with.
-    """
+
+def deciding(identity: dict[str, Any]) -> dict[str, Any]:
+    """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
     kept = {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
-    of_method = METHODS[identity["method"]].settings if identity["method"] in METHODS else {}
-    return kept | {"settings": {"average": TRAINING["average"]} | of_method | identity["settings"]}
+    return kept | {"settings": completed(identity["method"], identity["settings"])}
 
 
 def decision(identity: dict[str, Any]) -> str:
@@ -241,19 +244,19 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
 
 
 def make_learner(experiment: Experiment, stream: Stream) -> Learner:
-    of_method = entry(experiment.method).settings  # with neutral values of what an earlier version did not have
+    settings = completed(experiment.method, experiment.settings)
     return Learner(
         make_network(experiment, stream),
-        make(experiment.method, {key: experiment.settings.get(key, neutral) for key, neutral in of_method.items()}),
+        make(experiment.method, {key: settings[key] for key in entry(experiment.method).settings}),
         memory=max(experiment.memory, 1),
-        replay=int(experiment.settings["replay"]),
-        lr=float(experiment.settings["lr"]),
+        replay=int(settings["replay"]),
+        lr=float(settings["lr"]),
         view=stream.view,
         seed=experiment.seed,
         device=experiment.device,
         precision=experiment.precision,
         engine=experiment.engine,
-        average=float(experiment.settings.get("average", TRAINING["average"])),
+        average=float(settings["average"]),
     )
 
 

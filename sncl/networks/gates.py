@@ -20,12 +20,8 @@ the divergence and the relevance \rho = \mu^2 E[d^2 L / d\tau^2] of a neuron,
 and a neuron without which the loss would rise by about \rho / 2 is open exactly where \rho > \eta / 2.
 :func:`natural_step` goes there directly.
 
-The posterior above knows nothing of how neurons go together, which the paper names as its limit. In evaluation it can:
-with the second moments C = E[\tilde h \tilde h^T] of a layer, what the open neurons o foretell of the closed ones c is
-
-    \tilde h_c = C_{co} (C_{oo} + r I)^{-1} \tilde h_o,
-
-which the layers behind can read straight from the open ones (:meth:`Gate.handed_over`).
+The posterior above knows nothing of how neurons go together. In evaluation open ones can answer for closed ones, see
+:mod:`sncl.networks.handover`.
 
 Reference: Gong et al., CVPR 2022, section 3.2; Liu et al., *Variational Bayesian Dropout with a Hierarchical Prior*,
 CVPR 2019.
@@ -42,6 +38,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
+from sncl.networks.handover import foretold, mixed, unforetold
 from sncl.networks.layers import find_sites, named_sites
 from sncl.networks.taps import INPUT, layer
 from sncl.tensors.fields import Inputs
@@ -118,20 +115,21 @@ class Gate(nn.Module):
             return torch.exp(0.5 * self.log_spread)
         return self.mu.abs() * torch.exp(0.5 * self.log_lambda())
 
-    @torch.no_grad()
     def is_open(self) -> Tensor:
         r"""Which neurons carry signal: \lambda < 1, or less where the cut is lower. [channels]
 
         Neurons at the lower limit of \lambda are open, for nobody can tell them apart.
         """
+        return self._settled()[0] if self.handover and not self.training else self._choose_open()
+
+    @torch.no_grad()
+    def _choose_open(self) -> Tensor:
         spread = self.log_lambda()
         spread = torch.where(spread > -LOG_LAMBDA_LIMIT, spread, -torch.inf)
         return unforetold(self.moments, spread, self.cut, self.handover) if self.handover else spread < self.cut
 
     def _mask(self) -> Tensor:
-        if not self.masking:
-            return torch.ones_like(self.mu)
-        return self._settled()[0] if self.handover and not self.training else self.is_open()
+        return self.is_open() if self.masking else torch.ones_like(self.mu)
 
     def forward(self, h: Tensor) -> Tensor:
         if self.training and self.noise == "none":
@@ -169,52 +167,10 @@ class Gate(nn.Module):
         state = (self.moments, self.mu, self.log_spread, self.cut)
         versions = tuple(each._version for each in state)  # a training step in between ends evaluation, see train
         if self._known is None or self._known[0] != versions:
-            given = self.is_open()
+            given = self._choose_open()
             takes = self.mu.unsqueeze(1) * foretold(self.moments, given, self.handover)
             self._known = versions, (given, takes)
         return self._known[1]
-
-
-def foretold(moments: Tensor, given: Tensor, ridge: float) -> Tensor:
-    """How the rest is best told linearly from what is ``given``, by second moments: [all, all], zero where it is not.
-
-    Ridge regression; ``ridge`` is in units of the mean power.
-    """
-    products = moments.double() * given  # [all, given], others are zeros
-    system = products * given.unsqueeze(1) + _penalty(moments, ridge)
-    solution = torch.cholesky_solve(products.T * ~given, torch.linalg.cholesky(system))
-    return solution.T.to(moments.dtype)
-
-
-def unforetold(moments: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -> Tensor:
-    r"""Which neurons stay open where others answer for those that close: bool [all].
-
-    What counts of a neuron is its relevance times the part of its power that the open ones do not foretell, so \lambda
-    is divided by that part. They close one by one, the most doubtful first, for two that say the same are dispensable
-    until one of them is gone.
-    """
-    power, penalty = moments.diagonal(), _penalty(moments, ridge)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments.double() + penalty))
-    given = torch.ones_like(log_lambda, dtype=torch.bool)
-    for _ in range(len(given)):
-        rest = 1 / inverse.diagonal() - penalty.diagonal()
-        doubt = log_lambda - torch.where(power > 0, rest / power, 1.0).clamp(1e-6, 1).log()
-        most = torch.where(given, doubt, -torch.inf).argmax()
-        if not (given & (doubt >= cut))[most]:
-            break
-        given[most] = False
-        inverse -= inverse[:, most, None] * inverse[None, most] / inverse[most, most]  # without that neuron
-    return given
-
-
-def _penalty(moments: Tensor, ridge: float) -> Tensor:
-    mean = moments.diagonal().double().mean().clamp(min=torch.finfo(moments.dtype).tiny)
-    return torch.diag((ridge * mean).expand(len(moments)))
-
-
-def mixed(h: Tensor, matrix: Tensor, axis: int) -> Tensor:
-    """The channels of ``h`` along an axis, multiplied by a matrix."""
-    return F.linear(h.movedim(axis, -1), matrix.to(h.dtype)).movedim(-1, axis)
 
 
 class Apply:

@@ -41,7 +41,8 @@ from sncl.networks.channels import (
     through,
     trace,
 )
-from sncl.networks.gates import INPUT_GATE, Apply, Gate, by_layer, gates, mixed
+from sncl.networks.gates import INPUT_GATE, Apply, Gate, by_layer, gates
+from sncl.networks.handover import mixed
 from sncl.networks.taps import INPUT, Tapped, arguments, evaluating, without_taps
 from sncl.tensors.fields import Inputs, mapped
 
@@ -334,9 +335,11 @@ def _behind(node: fx.Node, places: Channels, traced: Trace, positive: bool) -> l
 def _hand_over(net: nn.Module, example: Inputs) -> None:
     """Where channels answer for others, let the maps behind read that from them, if nothing else reads it."""
     handing = [scale for _, scale in _scales(net) if scale.takes is not None]
-    traced = trace(net, *arguments(example)) if handing else None
+    if not handing:
+        return
+    traced = trace(net, *arguments(example))
     for scale in handing:
-        assert traced is not None and scale.takes is not None
+        assert scale.takes is not None
         scaled = traced.users(_name_of(traced, scale.factor))
         if len(scaled) != 1:  # a layer that runs more than once
             continue
