@@ -29,6 +29,7 @@ CVPR 2019.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, TypeVar
@@ -155,7 +156,9 @@ class Gate(nn.Module):
     @torch.no_grad()
     def _learn_moments(self, h: Tensor) -> None:
         rows = h.movedim(self.axis, -1).flatten(0, -2).to(self.moments.dtype)  # [rows and places, channels]
-        self.moments.lerp_(rows.T @ rows / rows.shape[0], 1 - MEMORY_OF_MOMENTS)
+        with torch.autocast(h.device.type, enabled=False):  # a regression wants the full precision
+            products = rows.T @ rows / rows.shape[0]
+        self.moments.lerp_(products, 1 - MEMORY_OF_MOMENTS)
 
     def handed_over(self) -> Tensor:
         """What each neuron, if it is closed, takes from each open one: [channels, channels], other rows are zeros."""
@@ -317,7 +320,7 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
 
 @torch.no_grad()
 def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) -> None:
-    r"""Close the least relevant ``reserve`` of all neurons, whose gates have no noise, by a batch of so many ``rows``.
+    r"""Close at least the least relevant ``reserve`` of all neurons, whose gates have no noise, by a batch of so many ``rows``.
 
     The relevance \rho = \mu^2 E[d^2 L / d\tau^2] is read off the gradients (Gauss-Newton): a running mean of
     rows * (\mu dL/d\tau)^2. \eta is the multiplier of the constraint, such that so many have \rho < \eta / 2, and
@@ -331,7 +334,7 @@ def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) 
     torch._foreach_lerp_(relevances, batch, 1 - MEMORY_OF_RELEVANCE)
     spread = torch.cat(spreads)
     relevance = torch.cat(relevances) * torch.where(spread < 0, ADVANTAGE, 1.0)
-    closed = round(reserve * len(relevance))
+    closed = math.ceil(round(reserve * len(relevance), 6))  # at least that part, whatever floats make of 0.1 * 30
     eta = relevance.sort().values[max(closed - 1, 0) : closed + 1].sum()  # twice the middle of the two
     target = _balance(eta / relevance.clamp(min=torch.finfo(relevance.dtype).tiny))
     _move(spreads, (target - spread).clamp(-step, step))

@@ -240,17 +240,28 @@ def test_open_neurons_answer_for_closed_ones_as_a_regression_has_it() -> None:
         torch.testing.assert_close(gate(h), gate.mu * h)
 
 
-def test_moments_are_learned_in_a_compiled_step_too() -> None:
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_moments_are_learned_in_a_compiled_step_too(precision: torch.dtype) -> None:
     written = attach_gates(MLP(6, 3, width=4), torch.randn(2, 6), parameterisation="lambda", handover=0.1).train()
     other = copy.deepcopy(written)
     for net in (written, torch.compile(other, backend="aot_eager", fullgraph=True)):
         torch.manual_seed(0)
         for _ in range(3):
-            net(torch.randn(8, 6, generator=generator(1))).square().mean().backward()
+            with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+                net(torch.randn(8, 6, generator=generator(1))).square().mean().backward()
     for (_, ours), (_, theirs) in zip(gates(written), gates(other), strict=True):
         assert float(ours.moments.sum()) > 0
         torch.testing.assert_close(ours.moments, theirs.moments)
         torch.testing.assert_close(ours.log_spread.grad, theirs.log_spread.grad)
+
+
+def test_moments_keep_their_precision_where_the_network_has_less() -> None:
+    gate = Gate(4, parameterisation="lambda", handover=0.1, generator=generator(0)).train()
+    h = torch.randn(32, 4, generator=generator(1)).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        gate(h)
+    exact = h.double().T @ h.double() / 32
+    torch.testing.assert_close(gate.moments.double() / gate.moments[0, 0], exact / exact[0, 0], rtol=1e-5, atol=1e-6)
 
 
 def test_of_two_neurons_that_say_the_same_one_stays() -> None:
@@ -303,6 +314,15 @@ def test_maps_and_sequences_hand_over_channel_by_channel() -> None:
             gate.log_spread[1] = 1.0
     out = wide.eval()(maps).movedim(1, -1).reshape(-1, 3)
     torch.testing.assert_close(out, flat.eval()(rows))
+
+
+@pytest.mark.parametrize(("neurons", "reserve", "closed"), [(11, 0.3, 4), (30, 0.1, 3), (10, 0.3, 3)])
+def test_a_reserve_is_at_least_that_part(neurons: int, reserve: float, closed: int) -> None:
+    gate = Gate(neurons, parameterisation="lambda", noise="none", generator=generator(0))
+    for _ in range(100):
+        gate.log_spread.grad = torch.arange(1.0, neurons + 1)
+        reserve_step([gate], reserve=reserve, step=0.3, rows=32)
+    assert int((~gate.is_open()).sum()) == closed
 
 
 def test_neurons_in_reserve_are_silent_in_training_and_heard_by_their_gradient() -> None:
