@@ -320,7 +320,7 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
 
 @torch.no_grad()
 def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) -> None:
-    r"""Close at least the least relevant ``reserve`` of all neurons, whose gates have no noise, by a batch of so many ``rows``.
+    r"""Close the least relevant neurons, at least ``reserve`` of all, whose gates have no noise; by a batch of ``rows``.
 
     The relevance \rho = \mu^2 E[d^2 L / d\tau^2] is read off the gradients (Gauss-Newton): a running mean of
     rows * (\mu dL/d\tau)^2. \eta is the multiplier of the constraint, such that so many have \rho < \eta / 2, and

@@ -28,6 +28,9 @@ pytestmark = [  # what torch's compiler has to say about itself
 ]
 VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 STATIC = [name for name in METHODS if make(name).static]
+GATED = {"parameterisation": "lambda", "natural": 0.02, "eta": 0.01}
+VARIANTS = {"sncl with handover": GATED | {"handover": 0.1, "cut": -3.0}, "sncl with a reserve": {"reserve": 0.3}}
+SUBJECTS = [*STATIC, *VARIANTS]
 ROWS = 8
 
 
@@ -49,8 +52,9 @@ def images(count: int) -> list[tuple[Tensor, Tensor]]:
 def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: str) -> Learner:
     with seeded(seed, "network"):
         net = ResNet18(4, 3, 8)
+    method = make("sncl", VARIANTS[name]) if name in VARIANTS else name
     return Learner(
-        net, name, memory=20, replay=ROWS, lr=0.01, view=VIEW, seed=seed, device=device, engine=engine, **options
+        net, method, memory=20, replay=ROWS, lr=0.01, view=VIEW, seed=seed, device=device, engine=engine, **options
     )  # type: ignore[arg-type]
 
 
@@ -64,7 +68,7 @@ def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, st
 
 
 @GPU
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_eager_and_graph_make_the_same_step(name: str, tmp_path: Path) -> None:
     """From the same state, in single precision: the compiler only reorders sums. (Many steps would differ: so small a
     network under BatchNorm turns a millionth into everything within ten of them.)"""
@@ -87,7 +91,7 @@ def test_eager_and_graph_make_the_same_step(name: str, tmp_path: Path) -> None:
 
 @GPU
 @pytest.mark.parametrize("engine", ["eager", "graph"])
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_a_resumed_run_repeats_the_same_bits(name: str, engine: str, tmp_path: Path) -> None:
     rows = images(14)
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
@@ -127,7 +131,7 @@ def test_a_run_that_grows_is_exact_to_resume(name: str, engine: str, tmp_path: P
 
 
 @GPU
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_no_step_waits_for_the_gpu(name: str) -> None:
     rows = [(x.cuda(), y.cuda()) for x, y in images(30) if len(y) == ROWS]
     subject = learner(name)
