@@ -52,7 +52,8 @@ INITIAL_LOG_SPREAD = -9.0
 HIGHEST_LOG_LAMBDA = 1.0  # of a natural step: closed for certain, and not yet deafening
 MEMORY_OF_SLOPES = 0.99
 MEMORY_OF_RELEVANCE = 0.999
-MEMORY_OF_MOMENTS = 0.99
+MEMORY_OF_POWER = 0.99
+MEMORY_OF_MOMENTS = 0.99999  # at most: they are of the whole stream, as the memory is
 ADVANTAGE = 30.0  # of an open neuron over a closed one, in relevance, when a reserve chooses between them
 INPUT_GATE = "input_gate"  # the name of a gate on what its layer reads
 
@@ -71,7 +72,9 @@ class Gate(nn.Module):
     from which a neuron is closed, at most 0.
     """
 
-    moments: Tensor  # [channels, channels]: running mean of the products of responses, with handover
+    moments: Tensor  # [channels, channels]: mean product of responses over the whole stream, with handover
+    power: Tensor  # [channels]: running mean of their squares, as recent as the slopes
+    steps: Tensor  # []: how many batches the two have seen
     slope: Tensor  # [channels]: running mean of the data's derivative by the spread; without noise, of the relevance
     cut: Tensor  # []: the log \lambda from which a neuron is inactive
     sampling = False  # see :func:`sampling`
@@ -100,6 +103,8 @@ class Gate(nn.Module):
         self.register_buffer("cut", torch.tensor(float(cut), device=device))
         if handover:
             self.register_buffer("moments", torch.zeros(channels, channels, device=device))
+            self.register_buffer("power", torch.zeros(channels, device=device))
+            self.register_buffer("steps", torch.zeros((), device=device))
         self._known: tuple[tuple[int, ...], tuple[Tensor, Tensor]] | None = None
 
     def train(self, mode: bool = True) -> Gate:
@@ -127,7 +132,9 @@ class Gate(nn.Module):
     def _choose_open(self) -> Tensor:
         spread = self.log_lambda()
         spread = torch.where(spread > -LOG_LAMBDA_LIMIT, spread, -torch.inf)
-        return unforetold(self.moments, spread, self.cut, self.handover) if self.handover else spread < self.cut
+        if not self.handover:
+            return spread < self.cut
+        return unforetold(self.moments, self.power, spread, self.cut, self.handover)
 
     def _mask(self) -> Tensor:
         return self.is_open() if self.masking else torch.ones_like(self.mu)
@@ -158,7 +165,9 @@ class Gate(nn.Module):
         rows = h.movedim(self.axis, -1).flatten(0, -2).to(self.moments.dtype)  # [rows and places, channels]
         with torch.autocast(h.device.type, enabled=False):  # a regression wants the full precision
             products = rows.T @ rows / rows.shape[0]
-        self.moments.lerp_(products, 1 - MEMORY_OF_MOMENTS)
+        self.steps += 1
+        self.moments.lerp_(products, (1 / self.steps).clamp(min=1 - MEMORY_OF_MOMENTS))
+        self.power.lerp_(products.diagonal(), (1 / self.steps).clamp(min=1 - MEMORY_OF_POWER))
 
     def handed_over(self) -> Tensor:
         """What each neuron, if it is closed, takes from each open one: [channels, channels], other rows are zeros."""
@@ -167,7 +176,7 @@ class Gate(nn.Module):
     @torch.no_grad()
     def _settled(self) -> tuple[Tensor, Tensor]:
         """Which neurons are open, and what is handed over: the same until something changes. For evaluation."""
-        state = (self.moments, self.mu, self.log_spread, self.cut)
+        state = (self.moments, self.power, self.mu, self.log_spread, self.cut)
         versions = tuple(each._version for each in state)  # a training step in between ends evaluation, see train
         if self._known is None or self._known[0] != versions:
             given = self._choose_open()
@@ -320,7 +329,7 @@ def natural_step(found: Sequence[Gate], eta: Tensor, step: float, worth: float =
 
 @torch.no_grad()
 def reserve_step(found: Sequence[Gate], reserve: float, step: float, rows: int) -> None:
-    r"""Close the least relevant neurons, at least ``reserve`` of all, whose gates have no noise; by a batch of ``rows``.
+    r"""Close the least relevant neurons, at least ``reserve`` of all, by a batch of ``rows``; gates have no noise.
 
     The relevance \rho = \mu^2 E[d^2 L / d\tau^2] is read off the gradients (Gauss-Newton): a running mean of
     rows * (\mu dL/d\tau)^2. \eta is the multiplier of the constraint, such that so many have \rho < \eta / 2, and

@@ -26,19 +26,19 @@ def foretold(moments: Tensor, given: Tensor, ridge: float) -> Tensor:
     return solution.T.to(moments.dtype)
 
 
-def unforetold(moments: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -> Tensor:
+def unforetold(moments: Tensor, power: Tensor, log_lambda: Tensor, cut: Tensor, ridge: float) -> Tensor:
     r"""Which neurons stay open where others answer for those that close: bool [all].
 
-    What counts of a neuron is its relevance times the part of its power that the open ones do not foretell, so \lambda
-    is divided by that part. They close one by one, the most doubtful first, for two that say the same are dispensable
-    until one of them is gone.
+    What counts of a neuron is its relevance for each unit of the ``power`` it had when \lambda was learned, times the
+    power of it that the open ones do not foretell over the whole stream; so \lambda is divided by the ratio of the two.
+    They close one by one, the most doubtful first, for two that say the same are dispensable until one of them is gone.
     """
-    power, penalty = moments.diagonal(), _penalty(moments, ridge)
+    penalty = _penalty(moments, ridge)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments.double() + penalty))
     given = torch.ones_like(log_lambda, dtype=torch.bool)
     for _ in range(len(given)):
         rest = 1 / inverse.diagonal() - penalty.diagonal()
-        doubt = log_lambda - torch.where(power > 0, rest / power, 1.0).clamp(1e-6, 1).log()
+        doubt = log_lambda - torch.where(power > 0, rest / power, 1.0).clamp(1e-6, 1e6).log()
         doubt = torch.where(given, doubt, -torch.inf)
         most = doubt.argmax()
         if doubt[most] < cut:
