@@ -21,6 +21,7 @@ from sncl.networks.gates import (
     reserve_step,
     unmasked,
 )
+from sncl.networks.handover import unforetold
 from sncl.networks.layers import find_sites
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
@@ -262,6 +263,28 @@ def test_moments_keep_their_precision_where_the_network_has_less() -> None:
         gate(h)
     exact = h.double().T @ h.double() / 32
     torch.testing.assert_close(gate.moments.double() / gate.moments[0, 0], exact / exact[0, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_moments_are_of_the_whole_stream_and_power_is_recent() -> None:
+    gate = Gate(2, parameterisation="lambda", handover=0.1, generator=generator(0)).train()
+    early, late = torch.randn(2, 300, 8, 2, generator=generator(1)) * torch.tensor([[1.0, 2.0]])
+    late[..., 1] = 0
+    for h in (*early, *late):
+        gate(h)
+    rows = torch.cat([early, late]).flatten(0, 1)
+    torch.testing.assert_close(gate.moments, rows.T @ rows / len(rows), rtol=1e-4, atol=1e-4)
+    weights = 0.01 * 0.99 ** torch.arange(299.0, -1, -1)
+    recent = (weights * late[..., 0].square().mean(1)).sum() / weights.sum()
+    assert gate.power[0].item() == pytest.approx(recent.item(), rel=0.1)
+    assert gate.power[1].item() == pytest.approx(0.99**300 * 2 * gate.moments[1, 1].item(), rel=0.2)  # silent since
+
+
+def test_a_neuron_that_was_needed_more_than_lately_stays_open() -> None:
+    """Both have the same lambda, learned from what they say now; over the stream one said a hundred times more."""
+    moments, power = torch.diag(torch.tensor([1.0, 100.0])), torch.tensor([1.0, 1.0])
+    doubt = torch.tensor([-2.0, -2.0])
+    assert unforetold(moments, power, doubt, torch.tensor(-3.0), ridge=0.01).tolist() == [False, True]
+    assert unforetold(moments, moments.diagonal(), doubt, torch.tensor(-3.0), ridge=0.01).tolist() == [False, False]
 
 
 def test_of_two_neurons_that_say_the_same_one_stays() -> None:
