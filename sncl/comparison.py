@@ -127,7 +127,7 @@ def command(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> str
         words += ["--method", method]
     for memory in dict.fromkeys(row.cell.memory for row in rows if row.cell.memory):
         words += ["--memory", str(memory)]
-    return shlex.join([*words, "--seeds", str(max(row.seeds or row.wanted() for row in rows)), *options])
+    return shlex.join([*words, "--seeds", str(max(row.reach() for row in rows)), *options])
 
 
 def open_commands(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> list[str]:

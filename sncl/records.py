@@ -46,6 +46,10 @@ class Row:
     def wanted(self) -> int:
         return len(self.records) + len(self.missing())
 
+    def reach(self) -> int:
+        """How many seeds to ask for to have all of them."""
+        return max([self.seeds, *(seed + 1 for seed in self.records)])
+
 
 def rounded(value: Any) -> Any:
     """All floats in it with four digits behind the point."""

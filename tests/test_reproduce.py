@@ -449,6 +449,9 @@ def test_the_files_of_a_table(sncl: Sncl, tmp_path: Path, digits: None, made: li
     assert (again.code, again.err, len(made)) == (0, "", 2)
     assert [json.loads(line) for line in path.read_text().splitlines()] == lines
     assert (tmp_path / "results" / "table2.md").read_text() == page
+    # Asking for less leaves what is there, and the command that makes it.
+    assert sncl(*ONE, "--collect", *results).code == 0
+    assert (tmp_path / "results" / "table2.md").read_text() == page
     # Another choice keeps what it did not ask for.
     assert sncl("reproduce", "table2", "--method", "sgd", "--seeds", "1", "--collect", *results).code == 0
     kept = (tmp_path / "results" / "table2.md").read_text()
