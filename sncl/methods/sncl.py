@@ -185,7 +185,7 @@ class SNCL(Method):
             again = label_losses(there[1].logits, past[1]["y"])  # [rows]
             losses["past_labels"] = self.alpha * again.mean()
             refresh = {"slot": past[1]["slot"], "loss": again}
-        if self.eta:
+        if self.eta and not self.reserve:  # whose eta is a multiplier, not a weight
             pull = self.pull() * divergence(self.gates)
             losses["sparsity"] = pull.detach() if self.natural else pull
         remember = {"logits": here.logits, "loss": each, **under("features", self._kept(here.features))}

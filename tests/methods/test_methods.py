@@ -204,6 +204,7 @@ def test_a_reserve_is_kept_and_resumes_exactly(tmp_path: Path) -> None:
     go(learner, 0, 40)
     closed = sum(int((~gate.is_open()).sum()) for _, gate in gates(learner.net))
     assert closed in (3, 4, 5)  # about four of ten: relevance goes on moving
+    assert "sparsity" not in learner.learn(*rows[0])  # no weight that would mean anything
     assert goes_on_exactly(make, go, 11, 40, tmp_path)
 
 
