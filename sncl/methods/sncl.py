@@ -63,7 +63,7 @@ class SNCL(Method):
 
     ``handover`` > 0 lets the open neurons of a layer answer for its closed ones in evaluation, as far as they foretell
     them, and what they foretell of a neuron does not count for keeping it open. It is the ridge of that regression, in
-    units of the neurons' mean power (0.1 is a good one).
+    units of the neurons' mean power (1 is a good one).
 
     ``layers`` names the layers that carry gates and ``features`` those that are replayed, with commas between them;
     "auto" finds the places where the network's neurons are finished. A name that ends in ``:input`` is what that layer
