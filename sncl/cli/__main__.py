@@ -1,0 +1,5 @@
+"""``python -m sncl.cli``."""
+
+from sncl.cli import main
+
+main()

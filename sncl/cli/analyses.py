@@ -1,0 +1,174 @@
+"""``sncl analyze``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from sncl.cli.console import INTERRUPTED, err, print_json, print_table
+from sncl.cli.options import (
+    DataOption,
+    DeviceOption,
+    JsonOption,
+    OutOption,
+    PictureOption,
+    RowsOption,
+    RunsArgument,
+    SeedOption,
+    numbers,
+)
+from sncl.errors import SnclError
+
+if TYPE_CHECKING:
+    from sncl.analysis.groups import Group
+
+
+def analyze_perturbation(
+    runs: RunsArgument,
+    absolute: Annotated[str | None, typer.Option(help="Sizes of the noise, with commas between them")] = None,
+    relative: Annotated[str | None, typer.Option(help="Sizes relative to the norm of each filter")] = None,
+    draws: Annotated[int, typer.Option(help="Draws of noise for each size", min=1)] = 5,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Loss and accuracy under Gaussian noise on the weights: flat minima bear more of it."""
+    from sncl.analysis.perturbation import SIZES, perturbation
+    from sncl.analysis.pictures import draw_perturbation
+    from sncl.analysis.tables import perturbation_table
+
+    sizes = SIZES | {
+        kind: numbers(text, f"--{kind}") for kind, text in (("absolute", absolute), ("relative", relative)) if text
+    }
+    options = {"sizes": sizes, "draws": draws, "rows": rows, "seed": seed}
+    show = Shown("perturbation", perturbation_table, draw_perturbation, file, picture, as_json)
+    analyze(perturbation, options, runs, show, data, device)
+
+
+def analyze_fisher(
+    runs: RunsArgument,
+    eigenvalues: Annotated[int, typer.Option(help="How many of the largest eigenvalues (0: none)", min=0)] = 10,
+    rows: RowsOption = 5_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Trace and largest eigenvalues of the empirical Fisher information on training rows."""
+    from sncl.analysis.fisher import fisher
+    from sncl.analysis.pictures import draw_fisher
+    from sncl.analysis.tables import fisher_table
+
+    options = {"eigenvalues": eigenvalues, "rows": rows, "seed": seed}
+    show = Shown("fisher", fisher_table, draw_fisher, file, picture, as_json)
+    analyze(fisher, options, runs, show, data, device)
+
+
+def analyze_tsne(
+    runs: RunsArgument,
+    task: Annotated[
+        int | None, typer.Option(help="Also this task, counted from 1, now beside right after it (--keep-tasks)")
+    ] = None,
+    rows: RowsOption = 2_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The last features of test rows in two dimensions: how far classes lie apart, how far a task has drifted."""
+    from sncl.analysis.embedding import tsne, without_task
+    from sncl.analysis.pictures import draw_tsne
+    from sncl.analysis.tables import tsne_table
+
+    show = Shown("tsne", tsne_table, draw_tsne, file, picture, as_json)
+    groups = analyze(tsne, {"task": task, "rows": rows, "seed": seed}, runs, show, data, device)
+    for folder in without_task([run for group in groups for run in group.runs]):
+        err.print(
+            f"note: {folder} did not keep its network after task {task}; for that picture run its sncl train command "
+            "again with --keep-tasks and another --out"
+        )
+
+
+def analyze_calibration(
+    runs: RunsArgument,
+    samples: Annotated[int, typer.Option(help="Samples of the gates' posterior to average", min=1)] = 20,
+    bins: Annotated[int, typer.Option(help="Bins of confidence", min=1)] = 15,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Whether networks are right as often as they are sure, as they predict and with their gates sampled."""
+    from sncl.analysis.calibration import calibration
+    from sncl.analysis.pictures import draw_calibration
+    from sncl.analysis.tables import calibration_table
+
+    options = {"samples": samples, "bins": bins, "rows": rows, "seed": seed}
+    show = Shown("calibration", calibration_table, draw_calibration, file, picture, as_json)
+    analyze(calibration, options, runs, show, data, device)
+
+
+class Shown(NamedTuple):
+    """What is made of an analysis: its name, its table, its picture, and where they go."""
+
+    name: str
+    table: Callable[[Sequence[Group]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[Group], Path], None]
+    file: Path | None
+    picture: Path | None
+    as_json: bool
+
+
+def analyze(
+    analysis: Callable[..., dict[str, Any]],
+    options: dict[str, Any],
+    runs: list[Path],
+    show: Shown,
+    data: Path | None,
+    device: str,
+) -> list[Group]:
+    """Analyse the runs, and show, write and draw what was found."""
+    from sncl.commands import analyse, check_picture
+    from sncl.training.checkpoint import write_json
+
+    if show.file is not None and (show.file.suffix != ".json" or not show.file.parent.is_dir()):
+        raise SnclError(f"--out is a .json file in a folder that exists, not {show.file}")
+    if show.picture is not None:
+        check_picture(show.picture)
+    try:
+        groups = analyse(runs, partial(analysis, **options), err, data, device)
+    except KeyboardInterrupt:
+        err.print("stopped; nothing was written")
+        sys.exit(INTERRUPTED)
+    found = {
+        "analysis": show.name,
+        "options": options,
+        "groups": [group.as_json() for group in groups],
+        "runs": [run for group in groups for run in group.runs],
+    }
+    if show.file is not None:
+        write_json(show.file, found)
+    if show.as_json:
+        print_json(found)
+    else:
+        print_table(*show.table(groups))
+    if show.picture is not None:
+        show.draw(groups, show.picture)
+        err.print(f"picture: {show.picture}")
+    return groups

@@ -1,0 +1,29 @@
+"""Where commands print: results to the one stream, what is said about them to the other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+# A file name may hold [brackets], and a pipe has no width to cut a table down to.
+out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
+err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
+
+INTERRUPTED = 130  # what a shell calls Ctrl-C, and Typer too
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def print_table(headings: list[str], cells: list[list[str]], title: str | None = None) -> None:
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading != "")
+    for row in cells:
+        table.add_row(*row)
+    out.print(table)

@@ -1,0 +1,43 @@
+"""``sncl report``, and the report or log that other commands write on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sncl.cli.console import err
+
+
+def check(report: Path | None, tensorboard: bool = False) -> None:
+    """Refuse a report or a log that could not be written, before the runs."""
+    if tensorboard:
+        from sncl.training.board import check_tensorboard
+
+        check_tensorboard()
+    if report is not None:
+        from sncl.report import check_report
+
+        check_report(report)
+
+
+def tell(folders: Iterable[Path], report: Path | None) -> None:
+    """Write the report that was asked for."""
+    if report is not None:
+        from sncl.report import write_report
+
+        write_report(folders, report, lambda text: err.print(f"note: {text}"))
+        err.print(f"report: {report}")
+
+
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders")],
+    file: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page")] = Path("report.html"),
+) -> None:
+    """Turn runs into one web page that can be mailed: tables, charts, the memory's images. Needs plotly.
+
+    Runs that differ in nothing but the seed are shown as mean and deviation; unfinished ones are left out.
+    """
+    tell(runs, file)

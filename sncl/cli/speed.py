@@ -1,0 +1,76 @@
+"""``sncl bench``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sncl.cli.choosing import choose
+from sncl.cli.console import err, out, print_json, print_table
+from sncl.cli.options import CutOption, DeviceOption, DomainOption, JsonOption, SizeOption, TargetOption
+from sncl.errors import SnclError
+
+
+def bench_command(
+    device: DeviceOption = "auto",
+    stream: Annotated[
+        str | None,
+        typer.Option(help="Only the shapes of perm-mnist or seq-cifar10, or your own data: folder:PATH"),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Only er, derpp or sncl")] = None,
+    cut: CutOption = None,
+    target: TargetOption = None,
+    domain: DomainOption = None,
+    size: SizeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
+    from sncl.bench import as_json as to_json
+    from sncl.bench import bench
+    from sncl.training.learner import choose_device
+
+    place = str(choose_device(device))
+    if stream is None and any(each is not None for each in (cut, target, domain, size)):
+        raise SnclError("--cut, --target, --domain and --size need a --stream of your own data")
+    chosen = None if stream is None else choose(stream, cut, target, domain, size)
+    with err.status("measuring ...") as status:
+        streams, methods = ([name] if name else None for name in (chosen.stream if chosen else None, method))
+        own = chosen.own if chosen else None
+        rows, outside = bench(place, streams, methods, lambda what: status.update(f"measuring {what}"), own)
+    if as_json:
+        print_json(to_json(rows, outside))
+        return
+    headings = ["stream", "method", "memory", "runs", "ms a step", "bound, ms", "ratio", "images/s", "peak MB"]
+    cells = [
+        [
+            row.stream,
+            row.method,
+            str(row.memory),
+            str(row.runs),
+            f"{row.ms_per_step:.2f}",
+            f"{row.bound_ms:.2f}",
+            f"{row.ratio:.2f}",
+            f"{row.images_per_s:,.0f}",
+            f"{row.peak_mb:,.0f}",
+        ]
+        for row in rows
+    ]
+    print_table(
+        headings, cells, title=f"one step on {place}; with several runs at once, time divided by the steps of all"
+    )
+    out.print()
+    headings = ["stream", "method", "outside steps", "evaluation, s", "checkpoints, s", "losses, s", "steps, s"]
+    cells = [
+        [
+            each.stream,
+            each.method,
+            f"{each.percent:.1f} %",
+            f"{each.evaluation_s:.1f}",
+            f"{each.checkpoints_s:.1f}",
+            f"{each.logging_s:.1f}",
+            f"{each.steps_s:.0f}",
+        ]
+        for each in outside
+    ]
+    print_table(headings, cells, title="a whole run, reckoned from its parts")

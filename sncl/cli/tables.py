@@ -1,0 +1,78 @@
+"""``sncl reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sncl.cli.console import err, out, print_json, print_table
+from sncl.cli.options import (
+    DataOption,
+    DeviceOption,
+    JsonOption,
+    PrecisionOption,
+    ReportOption,
+    TensorboardOption,
+    names,
+)
+from sncl.cli.reports import check, tell
+
+
+def reproduce_command(
+    table: Annotated[str, typer.Argument(help="table1, table2, ablation or layers")],
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A stream of the table; may be repeated (default: all but seq-cifar10 and seq-tinyimagenet, which "
+            "need a GPU for hours and days)"
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A method of `sncl list`, for table1 and table2; may be repeated (default: er der derpp sncl)"
+        ),
+    ] = None,
+    memory: Annotated[
+        list[int] | None, typer.Option(help="Samples that may be kept; may be repeated (default: the paper's)")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds 0 .. N-1; others that are there count as well")] = 10,
+    data: DataOption = None,
+    runs: Annotated[Path, typer.Option(help="Where runs are looked for and made")] = Path("runs"),
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
+    results: Annotated[
+        Path | None, typer.Option(help="Read TABLE.jsonl from this folder; write it and TABLE.md there")
+    ] = None,
+    collect: Annotated[bool, typer.Option("--collect", help="Show what is there and run nothing")] = False,
+    tensorboard: TensorboardOption = False,
+    report: ReportOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A table of the paper beside our numbers: finds the runs that are there and makes those that are missing.
+
+    A run from another device counts if its settings agree. "equal": the difference is at most twice its standard error.
+    """
+    from sncl.comparison import HEADINGS, by_stream, open_commands
+    from sncl.comparison import as_json as to_json
+    from sncl.records import folders_of
+    from sncl.reproduce import Request, reproduce
+
+    check(report, tensorboard)
+    asked = (table, names(stream), names(method), memory or [], seeds)
+    request = Request(*asked, runs, results, data, device, precision, collect, tensorboard)
+    rows, failure = reproduce(request, err)
+    if as_json:
+        print_json(to_json(table, rows, request.options()))
+    else:
+        for name, lines in by_stream(table, rows).items():
+            print_table(HEADINGS, lines, title=name)
+            out.print()
+        if missing := open_commands(table, rows, request.options()):
+            out.print("open; to fill:", *missing, sep="\n  ", soft_wrap=True)
+    if report is not None and ((folders := folders_of(rows, runs)) or failure is None):
+        tell(folders, report)
+    if failure is not None:
+        raise failure

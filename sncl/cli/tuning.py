@@ -1,0 +1,120 @@
+"""``sncl tune``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sncl.cli.choosing import choose
+from sncl.cli.console import INTERRUPTED, err, print_json, print_table
+from sncl.cli.options import (
+    ClassesOption,
+    CutOption,
+    DataOption,
+    DeviceOption,
+    DomainOption,
+    EpochsOption,
+    JsonOption,
+    MemoryOption,
+    MethodOption,
+    SizeOption,
+    SplitOption,
+    StreamOption,
+    TargetOption,
+    TasksOption,
+    pairs,
+)
+from sncl.errors import SnclError
+
+
+def tune_command(
+    stream: StreamOption,
+    method: MethodOption,
+    memory: MemoryOption = None,
+    trials: Annotated[int, typer.Option(help="How many settings to try; the first are the shipped ones")] = 30,
+    seeds: Annotated[int, typer.Option(help="A trial's score is the mean over the seeds 0 .. N-1")] = 2,
+    validation: Annotated[float, typer.Option(help="The part of the training data to hold out and score on")] = 0.1,
+    epochs: EpochsOption = None,
+    tasks: TasksOption = None,
+    split: SplitOption = None,
+    classes: ClassesOption = None,
+    cut: CutOption = None,
+    target: TargetOption = None,
+    domain: DomainOption = None,
+    size: SizeOption = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=WHERE", help="Search one more setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),
+    ] = None,
+    storage: Annotated[
+        Path | None, typer.Option(help="Journal of the study, which several processes may share (default: runs/...)")
+    ] = None,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    workers: Annotated[int | None, typer.Option(help="Trials at once (default: cores / threads)", min=1)] = None,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="Where the chosen settings go, as TOML (default: beside the journal)")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose settings on held-out training data. The same command goes on, also beside others."""
+    from sncl.commands import tune
+    from sncl.experiment import file_name
+    from sncl.tuning import count, plan_search, ranking
+
+    if trials < 1:
+        raise SnclError(f"--trials is at least 1, not {trials}")
+    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
+    sought = plan_search(
+        chosen.stream,
+        method,
+        memory=memory,
+        seeds=seeds,
+        validation=validation,
+        epochs=epochs,
+        tasks=tasks,
+        device=device,
+        fixed=chosen.settings,
+        searched=pairs(search, "--search", "KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A,B,C"),
+        own=chosen.own,
+    )
+    usual = sought.experiment({}, 0)
+    chosen.tell(usual)
+    journal = storage or Path("runs") / f"tune-{file_name(chosen.stream)}-{method}-{usual.memory}.journal"
+    for path in (journal, file):
+        if path is not None and path.is_dir():
+            raise SnclError(f"{path} is a directory; --storage and --out name files")
+    written = file or journal.with_suffix(".toml")
+    if written.suffix != ".toml" or journal in (written, written.with_suffix(".jsonl")):
+        raise SnclError(f"--out is a .toml file and --storage another one, not {written} and {journal}")
+    try:
+        found = tune(sought, trials, journal, written, err, data, workers)
+    except KeyboardInterrupt:
+        err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
+        sys.exit(INTERRUPTED)
+    best = ranking(found)
+    if as_json:
+        winner = best[0].as_json() | {"settings": sought.row(best[0].params)} if best else None
+        print_json({"chosen": winner, "trials": [trial.as_json() for trial in found], "file": str(written)})
+    if not best:
+        raise SnclError(f"no trial was complete; {written.with_suffix('.jsonl')} says why")
+    if as_json:
+        return
+    headings = ["trial", "validation, %", "seconds", *sought.space]
+    cells = [
+        [
+            f"{trial.number} (defaults)" if trial.default else str(trial.number),
+            trial.shown(),
+            f"{trial.seconds:.1f}",
+            *(str(trial.params[key]) for key in sought.space),
+        ]
+        for trial in best[:10]
+    ]
+    states = ", ".join(f"{number} {state}" for state, number in count(found).items())
+    print_table(headings, cells)
+    err.print(f"trials: {states}")
+    err.print(f"chosen settings: {written} (for sncl train --settings)")
