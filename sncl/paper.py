@@ -21,8 +21,9 @@ PAPER_SEEDS = 10
 USUAL_METHODS = ("er", "der", "derpp", "sncl")
 Values = dict[str, dict[str, dict[str, dict[str, dict[str, list[float]]]]]]
 
-OFF = {"alpha": "0", "gamma": "0", "eta": "0", "admission": "reservoir"}
-VBS, FER, LRS = ("eta",), ("alpha", "gamma"), ("admission",)
+NO_GATES = {"eta": "0", "cut": "0", "handover": "0"}
+OFF = {"alpha": "0", "gamma": "0", **NO_GATES, "admission": "reservoir"}
+VBS, FER, LRS = tuple(NO_GATES), ("alpha", "gamma"), ("admission",)
 
 
 def with_only(*parts: str) -> dict[str, str]:
@@ -46,11 +47,11 @@ VARIANTS: dict[str, dict[str, dict[str, str]]] = {
     },
     "layers": {
         "baseline": with_only(),
-        "FER-on-layer1": {"eta": "0", "features": "layer1"},
+        "FER-on-layer1": {**NO_GATES, "features": "layer1"},
         "VBS+FER-on-layer1": {"features": "layer1"},
-        "FER-on-layer2": {"eta": "0", "features": "layer2"},
+        "FER-on-layer2": {**NO_GATES, "features": "layer2"},
         "VBS+FER-on-layer2": {"features": "layer2"},
-        "FER-on-layer1&2": {"eta": "0"},
+        "FER-on-layer1&2": NO_GATES,
         "VBS+FER-on-layer1&2": {},
     },
 }

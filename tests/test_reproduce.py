@@ -139,6 +139,7 @@ def settings_of(table: str, title: str, stream: str) -> dict[str, Any]:
 
 
 NEUTRAL = {"alpha": 0.0, "gamma": 0.0, "eta": 0.0, "admission": "reservoir"}
+NO_GATES = {"eta": 0.0, "cut": 0.0, "handover": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -160,18 +161,19 @@ def test_a_row_of_the_ablation_switches_off_what_it_does_not_name(title: str, of
     for stream in ("perm-mnist", "rot-mnist"):
         whole = plan(stream, "sncl", memory=200, device="cpu").settings
         assert all(whole[part] != neutral for part, neutral in NEUTRAL.items())
-        assert settings_of("ablation", title, stream) == whole | {part: NEUTRAL[part] for part in off}
+        gates = NO_GATES if "eta" in off else {}
+        assert settings_of("ablation", title, stream) == whole | {part: NEUTRAL[part] for part in off} | gates
 
 
 @pytest.mark.parametrize(
     ("title", "changed"),
     [
-        ("baseline", NEUTRAL),
-        ("FER-on-layer1", {"eta": 0.0, "features": "layer1"}),
+        ("baseline", NEUTRAL | NO_GATES),
+        ("FER-on-layer1", NO_GATES | {"features": "layer1"}),
         ("VBS+FER-on-layer1", {"features": "layer1"}),
-        ("FER-on-layer2", {"eta": 0.0, "features": "layer2"}),
+        ("FER-on-layer2", NO_GATES | {"features": "layer2"}),
         ("VBS+FER-on-layer2", {"features": "layer2"}),
-        ("FER-on-layer1&2", {"eta": 0.0}),
+        ("FER-on-layer1&2", NO_GATES),
         ("VBS+FER-on-layer1&2", {}),
     ],
 )
