@@ -21,14 +21,15 @@ PAPER_SEEDS = 10
 USUAL_METHODS = ("er", "der", "derpp", "sncl")
 Values = dict[str, dict[str, dict[str, dict[str, dict[str, list[float]]]]]]
 
-NO_GATES = {"eta": "0", "cut": "0", "handover": "0"}
-OFF = {"alpha": "0", "gamma": "0", **NO_GATES, "admission": "reservoir"}
-VBS, FER, LRS = tuple(NO_GATES), ("alpha", "gamma"), ("admission",)
+OFF = {"alpha": "0", "gamma": "0", "eta": "0", "admission": "reservoir"}
+VBS, FER, LRS = ("eta",), ("alpha", "gamma"), ("admission",)
+NO_GATES = {"eta": "0", "cut": "0", "handover": "0"}  # the last two mean nothing then, and would tell equal runs apart
 
 
 def with_only(*parts: str) -> dict[str, str]:
     """The changes that leave these parts of SNCL as they are and switch the others off."""
-    return {name: neutral for name, neutral in OFF.items() if name not in parts}
+    changes = {name: neutral for name, neutral in OFF.items() if name not in parts}
+    return changes | NO_GATES if "eta" in changes else changes
 
 
 # The paper counts the labels of the memory (alpha) to FER. "+labels" and "+features", which it has not, take FER apart.

@@ -62,7 +62,9 @@ def paper(group: Group) -> dict[str, Published]:
     off = {name for name, neutral in OFF.items() if str(settings.get(name, "")) in (neutral, f"{neutral}.0")}
     rows = [("table1", group.method), ("table2", group.method)]
     if group.method == "sncl" and off:  # parts of it are switched off
-        rows = [("ablation", title) for title, changes in VARIANTS["ablation"].items() if set(changes) == off]
+        rows = [
+            ("ablation", title) for title, changes in VARIANTS["ablation"].items() if changes.keys() & OFF.keys() == off
+        ]
     found = [
         published(table, group.stream, row, group.memory) for table, row in rows if group.stream in values()[table]
     ]
