@@ -166,8 +166,9 @@ class Gate(nn.Module):
         with torch.autocast(h.device.type, enabled=False):  # a regression wants the full precision
             products = rows.T @ rows / rows.shape[0]
         self.steps += 1
-        self.moments.lerp_(products, (1 / self.steps).clamp(min=1 - MEMORY_OF_MOMENTS))
-        self.power.lerp_(products.diagonal(), (1 / self.steps).clamp(min=1 - MEMORY_OF_POWER))
+        share = 1 / self.steps  # of this batch in a mean over all
+        self.moments.lerp_(products, share.clamp(min=1 - MEMORY_OF_MOMENTS))
+        self.power.lerp_(products.diagonal(), share.clamp(min=1 - MEMORY_OF_POWER))
 
     def handed_over(self) -> Tensor:
         """What each neuron, if it is closed, takes from each open one: [channels, channels], other rows are zeros."""
