@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sncl.errors import SnclError
-    from sncl.estimator import ContinualClassifier, SNCLClassifier
+    from sncl.estimator.classifier import ContinualClassifier, SNCLClassifier
     from sncl.memory.memory import Memory
-    from sncl.networks.gates import attach_gates
-    from sncl.networks.prune import prune
+    from sncl.networks.gating.gate import attach_gates
+    from sncl.networks.pruning.prune import prune
     from sncl.streams.benchmarks import build as stream
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
@@ -39,14 +39,14 @@ __all__ = [
 
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
-    "ContinualClassifier": ("sncl.estimator", "ContinualClassifier"),
+    "ContinualClassifier": ("sncl.estimator.classifier", "ContinualClassifier"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
-    "SNCLClassifier": ("sncl.estimator", "SNCLClassifier"),
+    "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
-    "attach_gates": ("sncl.networks.gates", "attach_gates"),
+    "attach_gates": ("sncl.networks.gating.gate", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
-    "prune": ("sncl.networks.prune", "prune"),
+    "prune": ("sncl.networks.pruning.prune", "prune"),
     "stream": ("sncl.streams.benchmarks", "build"),
 }
 

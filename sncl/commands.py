@@ -24,19 +24,19 @@ from rich.progress import (
 
 from sncl.analysis.groups import Group, record
 from sncl.analysis.groups import group as by_seed
-from sncl.analysis.loading import Trained, load_run
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, check_memory, make_stream, perform, plan
 from sncl.live.following import Followed
 from sncl.live.view import Overall, View, live
-from sncl.results import READOUT_TITLES, group, readouts, spread
+from sncl.runs.experiment import Experiment, check_memory, make_stream, perform, plan
+from sncl.runs.loading import Trained, load_run
+from sncl.runs.summary import READOUT_TITLES, group, readouts, spread
 from sncl.training.engine import exact_kernels, on_threads
-from sncl.training.fleet import cores, run_all, run_in_threads
+from sncl.training.parallel import cores, run_all, run_in_threads
 from sncl.training.run import CHECKPOINT_SECONDS, Moment, sparingly
-from sncl.tuning import Search, Trial
+from sncl.tuning.search import Search, Trial
 
 if TYPE_CHECKING:
-    from sncl.study import Standing
+    from sncl.tuning.study import Standing
 
 DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
 DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
@@ -133,8 +133,8 @@ def tune(
     """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
     if find_spec("optuna") is None:
         raise SnclError("tuning needs optuna: pip install sncl[tune]")
-    from sncl.study import Job as StudyJob
-    from sncl.study import Study, take_trials
+    from sncl.tuning.study import Job as StudyJob
+    from sncl.tuning.study import Study, take_trials
 
     usual = search.experiment({}, 0)
     check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial

@@ -1,4 +1,4 @@
-"""Shared fixtures: one thread per test process, and the folder of real data where there is one."""
+"""Shared fixtures: one thread per test process, the folder of real data where there is one, and a few finished runs."""
 
 import os
 import sys
@@ -10,6 +10,8 @@ import torch
 from command_line import Done, Sncl
 
 from sncl import cli
+from sncl.runs.experiment import perform, plan
+from sncl.runs.loading import Trained, load_run
 
 # The same examples on every machine, and no deadline: the first call into torch is slow.
 hypothesis.settings.register_profile("sncl", deadline=None, derandomize=True)
@@ -48,3 +50,24 @@ def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
         return Done(code, *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders METHOD-SEED of short runs on seq-digits; SNCL averages weights and keeps each task's network."""
+    folder = tmp_path_factory.mktemp("runs")
+    for method, seed in (("er", 0), ("er", 1), ("sncl", 0), ("icarl", 0)):
+        average = {"ema": "0.8"} if method == "sncl" else {}
+        experiment = plan("seq-digits", method, memory=30, tasks=3, epochs=1, seed=seed, device="cpu", settings=average)
+        perform(experiment, folder / f"{method}-{seed}", keep_tasks=method == "sncl")
+    return folder
+
+
+@pytest.fixture
+def plain(runs: Path) -> Trained:
+    return load_run(runs / "er-0", device="cpu")
+
+
+@pytest.fixture
+def gated(runs: Path) -> Trained:
+    return load_run(runs / "sncl-0", device="cpu")

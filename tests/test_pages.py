@@ -39,7 +39,7 @@ KNOWN = {
     ),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
-    "own_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
+    "user_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
     "report": Page(slow=True, needs=("plotly", "matplotlib"), leaves=("report.html", "fisher.json", "tsne.svg")),
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
@@ -80,9 +80,9 @@ def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
 
 
 def test_pages_for_users_have_something_to_run() -> None:
-    assert {"README", "estimator", "own_data", "report", "tuning"} <= set(RUNNING)
+    assert {"README", "estimator", "user_data", "report", "tuning"} <= set(RUNNING)
     assert len(blocks(RUNNING["estimator"])) > 5
-    assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["own_data"], ("console",))) >= 10
+    assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["user_data"], ("console",))) >= 10
 
 
 def test_a_page_that_does_not_run_is_noticed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "A method is one function of the network, the batch and what is replayed. "
         "[Adding a method](../docs/adding_a_method.md) writes one; [this table](benchmarks.md) lists those there are.",
         {
-            "sncl.methods.method": ("Method", "Outcome", "Ending", "Growth"),
+            "sncl.methods.method": ("Method", "Outcome", "TaskEnd", "Growth"),
             "sncl.methods.table": ("make", "entry", "Entry"),
             "sncl.methods.sncl": ("SNCL",),
             "sncl.methods.der": ("DER",),
@@ -35,8 +35,8 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "Networks, the gates on their neurons, and how layers are found and read. "
         "[Where gates stand](../docs/architecture.md#where-gates-stand) has the idea.",
         {
-            "sncl.networks.gates": ("Gate", "attach_gates", "gates", "open_neurons", "sampling", "unmasked"),
-            "sncl.networks.prune": (),
+            "sncl.networks.gating.gate": ("Gate", "attach_gates", "gates", "open_neurons", "sampling", "unmasked"),
+            "sncl.networks.pruning.prune": (),
             "sncl.networks.layers": ("find_sites", "named_sites", "Site"),
             "sncl.networks.taps": ("Tapped", "Activations"),
             "sncl.networks.mlp": ("MLP", "dense"),
@@ -60,12 +60,12 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
     ),
     "streams": (
         "What is learned, in which order, and what a network gets to see of it. `sncl.stream` makes one from a name "
-        "([those there are](benchmarks.md)) or from [your own data](../docs/own_data.md).",
+        "([those there are](benchmarks.md)) or from [your own data](../docs/user_data.md).",
         {
             "sncl.streams.benchmarks": ("build",),
             "sncl.streams.stream": ("Stream", "Phase"),
-            "sncl.streams.augment": ("View", "Identity", "Unit", "CropFlip"),
-            "sncl.streams.standard": ("RunningScale",),
+            "sncl.streams.transforms": ("Transform", "Identity", "Unit", "CropFlip"),
+            "sncl.streams.standardisation": ("RunningScale",),
         },
     ),
     "training": (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from written import code, table
 
-from sncl.defaults import table as shipped
 from sncl.methods.table import METHODS, make
+from sncl.runs.settings import table as shipped
 from sncl.streams.benchmarks import SCENARIOS, STREAMS
-from sncl.streams.own import FORMS
+from sncl.streams.user.data import FORMS
 
 READ_OUTS = {"class-il": "Class-IL and Task-IL", "domain-il": "Domain-IL", "general": "GCL"}
 NETWORKS = {"mlp": "MLP", "resnet18": "ResNet-18"}
@@ -92,7 +92,7 @@ def settings() -> str:
 
 
 def page() -> str:
-    more = "\n[How they are read, cut and standardised](../docs/own_data.md).\n"
+    more = "\n[How they are read, cut and standardised](../docs/user_data.md).\n"
     parts = [
         INTRODUCTION,
         METHODS_TEXT,

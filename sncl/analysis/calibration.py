@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sncl.analysis.loading import Trained
 from sncl.analysis.rows import rows_of_tests
-from sncl.networks.gates import gates, sampling
-from sncl.streams.sources import Progress
+from sncl.networks.gating.gate import gates, sampling
+from sncl.runs.loading import Trained
+from sncl.streams.datasets.sources import Progress
 from sncl.tensors.random import Randomness
 from sncl.training.learner import Learner
 

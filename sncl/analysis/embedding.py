@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sncl.analysis.loading import Trained
 from sncl.analysis.rows import rows_of_tests, some_of_test
 from sncl.errors import SnclError
 from sncl.methods.icarl import last_features
 from sncl.networks.last import tap_last
-from sncl.streams.augment import still
-from sncl.streams.sources import Progress
+from sncl.runs.loading import Trained
+from sncl.streams.datasets.sources import Progress
 from sncl.streams.stream import Stream
+from sncl.streams.transforms import eval_input
 from sncl.training.learner import Learner
 
 PERPLEXITY = 30.0
@@ -30,7 +30,7 @@ FEWEST = 5  # rows to embed
 
 def representations(learner: Learner, x: Tensor) -> Tensor:
     """What the classifier reads of each row, in evaluation. [rows, features]"""
-    seen = partial(still, learner.view)
+    seen = partial(eval_input, learner.transform)
     tapped = tap_last(learner.net.body, seen(x[:2]))
     with torch.no_grad():
         return last_features(tapped, x, seen).flatten(1).cpu()

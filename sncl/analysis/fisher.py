@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import grad
 
-from sncl.analysis.loading import Trained
 from sncl.analysis.perturbation import weights
 from sncl.analysis.rows import TrainingRows
 from sncl.errors import SnclError
 from sncl.methods.gradients import per_sample_gradients, trained
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.sources import Progress
+from sncl.runs.loading import Trained
+from sncl.streams.datasets.sources import Progress
 from sncl.tensors.random import generator
 
 NUMBERS_AT_ONCE = 2**25  # in single-row gradients: 128 MB
@@ -115,10 +115,10 @@ class _Viewed:
     """Training rows as the network takes them in evaluation."""
 
     def __init__(self, run: Trained, rows: TrainingRows) -> None:
-        self.rows, self.still = rows, run.learner.view.still
+        self.rows, self.eval_input = rows, run.learner.transform.eval
 
     def __iter__(self) -> Any:
-        return ((self.still(x), y) for x, y in self.rows)
+        return ((self.eval_input(x), y) for x, y in self.rows)
 
 
 def fisher(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sncl.analysis.loading import Trained
 from sncl.errors import SnclError
-from sncl.experiment import deciding, decision
 from sncl.methods.table import METHODS
-from sncl.results import spread
+from sncl.runs.experiment import deciding, decision
+from sncl.runs.loading import Trained
+from sncl.runs.summary import spread
 
 
 @dataclass(frozen=True)

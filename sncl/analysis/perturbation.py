@@ -17,14 +17,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sncl.analysis.loading import Trained
 from sncl.analysis.rows import TrainingRows, rows_of_tests
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import READOUTS, correct
 from sncl.methods.terms import label_losses
-from sncl.networks.gates import gates
-from sncl.results import spread
-from sncl.streams.sources import Progress
+from sncl.networks.gating.gate import gates
+from sncl.runs.loading import Trained
+from sncl.runs.summary import spread
+from sncl.streams.datasets.sources import Progress
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 

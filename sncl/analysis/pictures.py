@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sncl.analysis.groups import Group
-from sncl.results import READOUT_TITLES
+from sncl.runs.summary import READOUT_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ AT_ONCE = 250  # rows made at a time
 class TrainingRows:
     """``count`` rows drawn from all tasks together, without replacement; 0, or more than there are: every row.
 
-    Iterating makes images (before the view) and labels batch by batch, so nothing large is held.
+    Iterating makes images (before the transform) and labels batch by batch, so nothing large is held.
     """
 
     def __init__(self, stream: Stream, count: int, seed: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sncl.analysis.groups import Group
-from sncl.results import READOUT_TITLES
+from sncl.runs.summary import READOUT_TITLES
 
 Table = tuple[list[str], list[list[str]]]
 

@@ -10,15 +10,15 @@ from sncl.cli.options import pairs
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.experiment import Experiment
-    from sncl.streams.own import Own
+    from sncl.runs.experiment import Experiment
+    from sncl.streams.user.data import UserData
 
 
 class Chosen(NamedTuple):
     """The stream that options name, what is known of it where it is a person's own, and settings from `--set`."""
 
     stream: str
-    own: Own | None
+    user_data: UserData | None
     settings: dict[str, str]
     notes: list[str]
 
@@ -26,19 +26,19 @@ class Chosen(NamedTuple):
         """Say how a person's own data were understood and what is done with them, by default or by choice."""
         for note in self.notes:
             err.print(f"{self.stream}: {note}")
-        if self.own is not None:
+        if self.user_data is not None:
             tasks = f"{experiment.tasks} task{'s' if experiment.tasks > 1 else ''}"
             split = ""
             if "split" in experiment.settings:
                 parts, together = map(int, str(experiment.settings["split"]).split("x"))
                 split = f" (split {parts}x{together}"
-                if parts * together > self.own.classes:
-                    split += f", the last of {self.own.classes - (parts - 1) * together}"
-                elif parts * together < self.own.classes:
-                    split += f": the first {parts * together} of {self.own.classes} classes"
+                if parts * together > self.user_data.classes:
+                    split += f", the last of {self.user_data.classes - (parts - 1) * together}"
+                elif parts * together < self.user_data.classes:
+                    split += f": the first {parts * together} of {self.user_data.classes} classes"
                 split += ")"
             epochs = f"{experiment.epochs} epoch{'s' if experiment.epochs > 1 else ''}"
-            err.print(f"{self.stream}: {tasks}{split}, {epochs}, network {self.own.network}")
+            err.print(f"{self.stream}: {tasks}{split}, {epochs}, network {self.user_data.network}")
 
 
 def choose(
@@ -54,35 +54,35 @@ def choose(
     """Understand the options that name a stream; a person's own data are read."""
     from sncl.commands import reading_bar
     from sncl.streams.benchmarks import named
-    from sncl.streams.own import ask, read
+    from sncl.streams.user.data import ask, read
 
     settings = pairs(set_, "--set")
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
     notes: list[str] = []
-    asked, own = ask(stream, cut, target, domain, size), None
+    asked, user_data = ask(stream, cut, target, domain, size), None
     if asked is not None:
         with reading_bar(err) as progress:
-            _, own, notes = read(asked, progress)
-        stream = own.name
+            _, user_data, notes = read(asked, progress)
+        stream = user_data.name
     if classes is not None:
-        if own is None:
+        if user_data is None:
             benchmark = named(stream)
             total = benchmark.tasks * benchmark.classes_per_task if benchmark.kind == "seq" else 0
         else:
-            total = own.classes if own.cut == "classes" else 0
+            total = user_data.classes if user_data.cut == "classes" else 0
         if not total:
             raise SnclError(f"--classes-per-task is for streams that are cut by classes, which {stream} is not")
         split = f"{-(-total // classes)}x{classes}"
-    return Chosen(stream, own, settings if split is None else settings | {"split": split}, notes)
+    return Chosen(stream, user_data, settings if split is None else settings | {"split": split}, notes)
 
 
 def from_file(file: Path, chosen: Chosen, method: str, memory: int | None) -> dict[str, str]:
     """The settings in a file, checked by themselves, so that an error says where it comes from."""
-    from sncl.defaults import read_settings
-    from sncl.experiment import parse, plan
+    from sncl.runs.experiment import parse, plan
+    from sncl.runs.settings import read_settings
 
-    usual = plan(chosen.stream, method, memory=memory, own=chosen.own)
+    usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data)
     settings = read_settings(file, chosen.stream, method, usual.memory)
     for key, text in settings.items():
         parse(key, text, usual.settings, f"{file}:")

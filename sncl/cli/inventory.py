@@ -23,7 +23,7 @@ def list_names(as_json: JsonOption = False) -> None:
     """The methods and streams there are, and where each method applies."""
     from sncl.methods.table import METHODS
     from sncl.streams.benchmarks import STREAMS
-    from sncl.streams.own import FORMS
+    from sncl.streams.user.data import FORMS
 
     if as_json:
         print_json({"methods": list(METHODS), "streams": list(STREAMS), "own": list(FORMS)})
@@ -39,7 +39,7 @@ def list_names(as_json: JsonOption = False) -> None:
 
 def data_inventory(context: typer.Context, data: DataOption = None, as_json: JsonOption = False) -> None:
     """Say which data sets are there."""
-    from sncl.streams.sources import data_root, inventory
+    from sncl.streams.datasets.sources import data_root, inventory
 
     if context.invoked_subcommand is not None:
         return
@@ -60,8 +60,8 @@ def data_fetch(
 ) -> None:
     """Download a data set from its official place, with checksum; an interrupted download goes on."""
     from sncl.commands import download_bar
-    from sncl.streams.fetch import fetch
-    from sncl.streams.sources import data_root
+    from sncl.streams.datasets.fetch import fetch
+    from sncl.streams.datasets.sources import data_root
 
     root = data_root(data)
     with download_bar(err) as progress:

@@ -28,9 +28,9 @@ def export_command(
 
     From images as they are stored to logits; compared on the test data, and measured, before it is written.
     """
-    from sncl.analysis.loading import load_run
     from sncl.export import account_file, choose, export
     from sncl.export.measures import shown
+    from sncl.runs.loading import load_run
 
     asked = [name for name, wanted in (("onnx", onnx), ("torch", torch_program)) if wanted]
     form = choose(asked, file)

@@ -26,8 +26,8 @@ def bench_command(
     as_json: JsonOption = False,
 ) -> None:
     """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
-    from sncl.bench import as_json as to_json
-    from sncl.bench import bench
+    from sncl.bench.measure import as_json as to_json
+    from sncl.bench.measure import bench
     from sncl.training.learner import choose_device
 
     place = str(choose_device(device))
@@ -36,8 +36,8 @@ def bench_command(
     chosen = None if stream is None else choose(stream, cut, target, domain, size)
     with err.status("measuring ...") as status:
         streams, methods = ([name] if name else None for name in (chosen.stream if chosen else None, method))
-        own = chosen.own if chosen else None
-        rows, outside = bench(place, streams, methods, lambda what: status.update(f"measuring {what}"), own)
+        user_data = chosen.user_data if chosen else None
+        rows, outside = bench(place, streams, methods, lambda what: status.update(f"measuring {what}"), user_data)
     if as_json:
         print_json(to_json(rows, outside))
         return

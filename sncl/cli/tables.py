@@ -55,10 +55,10 @@ def reproduce_command(
 
     A run from another device counts if its settings agree. "equal": the difference is at most twice its standard error.
     """
-    from sncl.comparison import HEADINGS, by_stream, open_commands
-    from sncl.comparison import as_json as to_json
-    from sncl.records import folders_of
-    from sncl.reproduce import Request, reproduce
+    from sncl.paper.comparison import HEADINGS, by_stream, open_commands
+    from sncl.paper.comparison import as_json as to_json
+    from sncl.paper.records import folders_of
+    from sncl.paper.reproduce import Request, reproduce
 
     check(report, tensorboard)
     asked = (table, names(stream), names(method), memory or [], seeds)

@@ -66,9 +66,9 @@ def train(
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
     from sncl.commands import Job, run_jobs
-    from sncl.experiment import plan, stored_result
     from sncl.methods.table import entry
-    from sncl.results import table
+    from sncl.runs.experiment import plan, stored_result
+    from sncl.runs.summary import table
     from sncl.training.run import BOARD, TASK_NETWORK
 
     if seed is not None and seeds is not None:
@@ -95,7 +95,7 @@ def train(
             engine=engine,
             threads=threads,
             settings=settings,
-            own=chosen.own,
+            user_data=chosen.user_data,
         )
         place = Path("runs") / experiment.name() if folder is None else folder
         own = place / f"seed-{number}" if folder and seeds is not None else place
@@ -128,7 +128,7 @@ def demo(
 ) -> None:
     """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
     from sncl.commands import check_picture, demo_jobs, draw, run_jobs, working_folder
-    from sncl.results import table
+    from sncl.runs.summary import table
 
     if picture is not None:
         check_picture(picture)

@@ -63,8 +63,8 @@ def tune_command(
 ) -> None:
     """Choose settings on held-out training data. The same command goes on, also beside others."""
     from sncl.commands import tune
-    from sncl.experiment import file_name
-    from sncl.tuning import count, plan_search, ranking
+    from sncl.runs.experiment import file_name
+    from sncl.tuning.search import count, plan_search, ranking
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
@@ -80,7 +80,7 @@ def tune_command(
         device=device,
         fixed=chosen.settings,
         searched=pairs(search, "--search", "KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A,B,C"),
-        own=chosen.own,
+        user_data=chosen.user_data,
     )
     usual = sought.experiment({}, 0)
     chosen.tell(usual)

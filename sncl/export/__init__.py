@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from sncl.analysis.loading import Trained
 from sncl.errors import SnclError
 from sncl.export.formats import FORMATS, Format, check_format
 from sncl.export.measures import account, compare
 from sncl.export.models import EXAMPLE_ROWS, make_models
+from sncl.runs.loading import Trained
 from sncl.training.checkpoint import write_atomically, write_json
 
 Say = Callable[[str], None]

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import sncl
-from sncl.analysis.loading import Trained
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import average
 from sncl.export.formats import Format, Run
 from sncl.export.models import Models, Predictor
-from sncl.networks.prune import ChannelScale, Pruned
-from sncl.results import READOUT_TITLES
+from sncl.networks.pruning.prune import ChannelScale, Pruned
+from sncl.runs.loading import Trained
+from sncl.runs.summary import READOUT_TITLES
 
 AT_ONCE = 500  # rows in one pass over the test data
 TIE = 1e-4  # of the largest logit of a row: classes nearer to each other than this may change places

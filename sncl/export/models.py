@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from sncl.analysis.loading import Trained
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.networks.prune import Pruned, pruned
+from sncl.networks.pruning.prune import Pruned, pruned
 from sncl.networks.taps import Tapped
-from sncl.streams.augment import View
+from sncl.runs.loading import Trained
+from sncl.streams.transforms import Transform
 
 EXAMPLE_ROWS = 3  # a number of rows that nothing else in a network has
 
@@ -19,12 +19,12 @@ EXAMPLE_ROWS = 3  # a number of rows that nothing else in a network has
 class Predictor(nn.Module):
     """Images as they are stored to logits."""
 
-    def __init__(self, view: View, net: nn.Module) -> None:
+    def __init__(self, transform: Transform, net: nn.Module) -> None:
         super().__init__()
-        self.view, self.net = view, net
+        self.transform, self.net = transform, net
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.net(self.view.still(images))
+        logits: Tensor = self.net(self.transform.eval(images))
         return logits
 
 
@@ -56,12 +56,14 @@ def make_models(run: Trained) -> Models:
             f"{run.folder}: {run.experiment.method} predicts only when told the task, and an exported model takes "
             "nothing but images"
         )
-    view = run.stream.view  # it keeps the constants it has made once; making them here keeps them out of a trace
-    example = view.still(run.stream.test(0)[0][:EXAMPLE_ROWS])
+    transform = (
+        run.stream.transform
+    )  # it keeps the constants it has made once; making them here keeps them out of a trace
+    example = transform.eval(run.stream.test(0)[0][:EXAMPLE_ROWS])
     trained: nn.Module = _InItsWay(method, learner.net)
     if type(method).predict is Method.predict:
         found = pruned(learner.net, example)
         small: nn.Module = found.net
     else:  # it reads more of its network than the logits, and has no gates
         found, small = Pruned(trained, {}, 0.0), trained
-    return Models(Predictor(view, trained).eval(), Predictor(view, small).eval(), found)
+    return Models(Predictor(transform, trained).eval(), Predictor(transform, small).eval(), found)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sncl.live.drawing import bar, column, course, duration, framed, one_line, shade, spark, speed
 from sncl.live.following import Followed
-from sncl.results import READOUT_TITLES
+from sncl.runs.summary import READOUT_TITLES
 
 SPACIOUS = 24  # lines of a terminal in which there is room between the parts of a panel
 LABEL = 11  # width of the first column

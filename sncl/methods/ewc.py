@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.methods.gradients import carried, per_sample_gradients, trained, weight_vector
-from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.method import Growth, Method, Outcome, TaskEnd
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs, pieces
@@ -61,12 +61,12 @@ class OEWC(Method):
             }
         )
 
-    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         chunk = max(1, (CHUNK_ON_GPU if self.fisher.is_cuda else CHUNK) // self.fisher.numel())  # rows
         found = torch.zeros_like(self.fisher)
-        for x, y in zip(pieces(inputs(ending.rows), chunk), ending.rows["y"].split(chunk), strict=True):
-            found += squared_gradients(net, ending.view(x), y)
-        self.fisher.mul_(self.decay).add_(found / len(ending.rows["y"]))
+        for x, y in zip(pieces(inputs(end.rows), chunk), end.rows["y"].split(chunk), strict=True):
+            found += squared_gradients(net, end.transform(x), y)
+        self.fisher.mul_(self.decay).add_(found / len(end.rows["y"]))
         self.anchor.copy_(weight_vector(net).detach())
         return None
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.memory.admission import PerTask
 from sncl.methods.gradients import gradient_of, set_gradient_vector
-from sncl.methods.method import Ending, Method, Outcome
+from sncl.methods.method import Method, Outcome, TaskEnd
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs, picked, pieces, under, within
@@ -71,7 +71,7 @@ class GEM(Method):
     task's gradient goes through the rows of all. How many rows each task has is read by the host.
     """
 
-    static = False
+    capturable = False
     draws = 1
     needs_boundaries = True
 
@@ -102,6 +102,6 @@ class GEM(Method):
         past = [gradient_of(net, loss) for loss in within("past", losses).values()]
         set_gradient_vector(net, project(gradient, torch.stack(past), self.margin) if past else gradient)
 
-    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         self.ended += 1
         return None

@@ -64,7 +64,7 @@ class GSS(Method):
     published numbers come from scores behind the update. Gradients are taken in evaluation mode.
     """
 
-    static = False
+    capturable = False
     draws = 2
 
     def __init__(self, compared: int) -> None:

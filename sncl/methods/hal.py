@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sncl.errors import SnclError
-from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.method import Growth, Method, Outcome, TaskEnd
 from sncl.methods.terms import joined, label_losses, padded
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Activations, Tapped, evaluating
@@ -101,11 +101,11 @@ class HAL(Method):
         self.phi.lerp_(aside(net, now["x"]).features[LAST].mean(0), 1 - self.decay)
         self.present.index_fill_(0, now["y"], True)
 
-    def at_boundary(self, net: Tapped, ending: Ending) -> None:
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> None:
         y = self.present.nonzero()[:, 0]
         if len(y):
             classes = torch.arange(len(self.present), device=y.device)
-            made = self._make_anchors(net, y, ending)
+            made = self._make_anchors(net, y, end)
             self.anchors[-len(classes) :] = made[classes % len(y)]  # copies fill it up
             self.used[-len(classes) :] = (classes < len(y)).to(self.used.dtype)
         self.phi.zero_()
@@ -125,11 +125,11 @@ class HAL(Method):
         self.present = padded(self.present, growth.outputs)
         return super().grow(net, growth)
 
-    def _make_anchors(self, net: Tapped, y: Tensor, ending: Ending) -> Tensor:
+    def _make_anchors(self, net: Tapped, y: Tensor, end: TaskEnd) -> Tensor:
         """One anchor for each of the classes ``y``."""
-        memory, drawing = ending.memory, ending.generator
+        memory, drawing = end.memory, end.generator
         chosen = torch.randperm(len(memory["y"]), generator=drawing)[: self.finetune_rows].to(y.device)
-        logits = aside(net, ending.view(memory["x"][chosen])).logits
+        logits = aside(net, end.transform(memory["x"][chosen])).logits
         loss = label_losses(logits, memory["y"][chosen]).mean()
         weights = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
         slopes = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)

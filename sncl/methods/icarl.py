@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.memory.admission import AtBoundaries
-from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.method import Growth, Method, Outcome, TaskEnd
 from sncl.methods.terms import joined, padded
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, call, evaluating
@@ -43,7 +43,7 @@ class ICaRL(Method):
 
     draws = 1
     needs_boundaries = True
-    averages = False  # its class means are those of the network as it was trained
+    supports_ema = False  # its class means are those of the network as it was trained
     revisits = True
     old: nn.Module  # the network at the last boundary
     seen: Tensor  # bool [classes]: in any batch so far
@@ -90,18 +90,18 @@ class ICaRL(Method):
         self.seen.index_fill_(0, now["y"], True)
 
     @torch.no_grad()
-    def at_boundary(self, net: Tapped, ending: Ending) -> Fields:
-        x, y, stored = inputs(ending.rows), ending.rows["y"], ending.memory
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields:
+        x, y, stored = inputs(end.rows), end.rows["y"], end.memory
         self.seen.index_fill_(0, y, True)
         classes, new = int(self.seen.sum()), y.unique()
-        quota = ending.capacity // classes
+        quota = end.capacity // classes
         if quota == 0:
-            raise SnclError(f"a memory of {ending.capacity} has no room for an exemplar of each of {classes} classes")
+            raise SnclError(f"a memory of {end.capacity} has no room for an exemplar of each of {classes} classes")
         parts: list[Fields] = []
         if "order" in stored:
             stays = (stored["order"] < quota) & ~torch.isin(stored["y"], new)
             parts.append({name: value[stays] for name, value in stored.items()})
-        features = last_features(net, x, ending.still)
+        features = last_features(net, x, end.test_transform)
         for label in new:
             own = (y == label).nonzero()[:, 0]
             picks = own[herd(features[own], quota)]
@@ -109,7 +109,7 @@ class ICaRL(Method):
         content = {name: torch.cat([part[name] for part in parts]) for name in (*named(x), "y", "order")}
 
         member = F.one_hot(content["y"], len(self.seen)).to(features.dtype)  # [exemplars, classes]
-        sums = member.T @ last_features(net, inputs(content), ending.still)
+        sums = member.T @ last_features(net, inputs(content), end.test_transform)
         self.means.copy_(sums / member.sum(0).clamp(min=1)[:, None])
         self.kept.copy_(member.any(0))
         self.learned.copy_(self.seen)
@@ -144,7 +144,7 @@ def herd(features: Tensor, count: int) -> Tensor:
     return torch.stack(picks)
 
 
-def last_features(net: Tapped, x: Inputs, still: Callable[[Inputs], Inputs]) -> Tensor:
+def last_features(net: Tapped, x: Inputs, transform: Callable[[Inputs], Inputs]) -> Tensor:
     """The last features of many rows, in evaluation. [rows, features]"""
     with evaluating(net):
-        return torch.cat([net(still(part)).features[LAST].float() for part in pieces(x, CHUNK)])
+        return torch.cat([net(transform(part)).features[LAST].float() for part in pieces(x, CHUNK)])

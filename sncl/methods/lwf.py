@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.method import Growth, Method, Outcome, TaskEnd
 from sncl.methods.terms import label_losses, padded
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs
@@ -69,7 +69,7 @@ class LwF(Method):
     def after_update(self, net: Tapped, now: Fields) -> None:
         self.seen.index_fill_(0, now["y"], True)
 
-    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         self.before.load_state_dict(net.body.state_dict())
         self.known.copy_(self.seen)
         return None

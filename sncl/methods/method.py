@@ -26,19 +26,19 @@ class Outcome(NamedTuple):
     refresh: Fields = {}  # noqa: RUF012
 
 
-class Ending(NamedTuple):
+class TaskEnd(NamedTuple):
     """What a method may look at when a task ends.
 
     ``rows`` are all rows of the task as they came (``x``, ``y``), empty unless the method :attr:`Method.revisits`
-    them; ``memory`` is what is stored, ``capacity`` how many rows it may hold; ``view`` turns such inputs into network
-    inputs as in training, ``still`` as in evaluation; ``generator`` draws on the host.
+    them; ``memory`` is what is stored, ``capacity`` how many rows it may hold; ``transform`` turns such inputs into
+    network inputs as in training, ``test_transform`` as in evaluation; ``generator`` draws on the host.
     """
 
     rows: Fields
     memory: Fields
     capacity: int
-    view: Callable[[Inputs], Inputs]
-    still: Callable[[Inputs], Inputs]
+    transform: Callable[[Inputs], Inputs]
+    test_transform: Callable[[Inputs], Inputs]
     generator: torch.Generator
 
 
@@ -68,10 +68,10 @@ class Method(nn.Module, ABC):
     needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
     needs_task_at_test: ClassVar[bool] = False  # predicts only when told the task
     revisits: ClassVar[bool] = False  # looks at the rows of a task once more when it ends
-    static: ClassVar[bool] = True  # every step is the same tensor operations, and none is asked for its value
+    capturable: ClassVar[bool] = True  # every step is the same tensor operations, and none is asked for its value
     one_backward: ClassVar[bool] = True  # what observe returns is differentiated once, all losses together
-    averages: ClassVar[bool] = True  # what it stores for predictions fits the average of the weights too
-    coarse: ClassVar[bool] = True  # learns with passes in bfloat16 too
+    supports_ema: ClassVar[bool] = True  # what it stores for predictions fits the average of the weights too
+    bf16_safe: ClassVar[bool] = True  # learns with passes in bfloat16 too
     expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
     grows: ClassVar[bool] = True  # outputs for new classes may be added at any time, in :meth:`grow`
 
@@ -107,7 +107,7 @@ class Method(nn.Module, ABC):
     def after_update(self, net: Tapped, now: Fields) -> None:
         """Called behind every optimiser step."""
 
-    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         """Called when a task ends, on streams that say so. What is returned is the memory's content from then on."""
         return None
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.methods.gradients import carried, gradient_vector, trained, weight_vector
-from sncl.methods.method import Ending, Growth, Method, Outcome
+from sncl.methods.method import Growth, Method, Outcome, TaskEnd
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
@@ -75,7 +75,7 @@ class SI(Method):
         self.path.add_(gradient_vector(net).square(), alpha=self.lr)
 
     @torch.no_grad()
-    def at_boundary(self, net: Tapped, ending: Ending) -> Fields | None:
+    def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         weights = weight_vector(net)
         self.importance += self.path / ((weights - self.start).square() + self.damping)
         self.start.copy_(weights)

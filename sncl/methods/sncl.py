@@ -17,7 +17,7 @@ from sncl.errors import SnclError
 from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
 from sncl.methods.method import Growth, Method, Outcome
 from sncl.methods.terms import feature_distance, label_losses, logit_distance, with_new_classes
-from sncl.networks.gates import (
+from sncl.networks.gating.gate import (
     INITIAL_LOG_SPREAD,
     LOG_LAMBDA_LIMIT,
     Gate,
@@ -51,14 +51,14 @@ class SNCL(Method):
     ``release`` lets the pull of the prior go as data come in: eta / (1 + release * seen / 1000), with the rows seen so
     far. A prior weighs less the more data there is, and a pull that never ends keeps closing neurons the memory still
     needs. 0 keeps it constant, as the paper writes it. ``gate_lr`` is the gates' step size relative to the network's;
-    ``parameterisation``, ``noise`` and ``start`` are those of :class:`sncl.networks.gates.Gate`.
+    ``parameterisation``, ``noise`` and ``start`` are those of :class:`sncl.networks.gating.gate.Gate`.
 
     ``natural`` > 0 moves the gates' spread by natural gradient steps of that size instead
-    (:func:`sncl.networks.gates.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
+    (:func:`sncl.networks.gating.gate.natural_step`); a ``start`` above 0 then lets every neuron begin closed, until data open
     it. ``cut`` < 0 closes neurons from that log lambda on, not only from 0: the doubtful ones, fewer and fewer as data
     come in. ``worth`` closes those without which the loss would rise by less than that instead. ``commitment`` spares
     neurons that are clearly needed the noise. ``reserve`` > 0 keeps that part of all neurons closed, the least relevant
-    ones, without any noise (:func:`sncl.networks.gates.reserve_step`). Nothing else of this paragraph matters then but
+    ones, without any noise (:func:`sncl.networks.gating.gate.reserve_step`). Nothing else of this paragraph matters then but
     ``natural``, which is 0.02 unless another step is named: all neurons begin open, and eta is whatever it takes.
 
     ``handover`` > 0 lets the open neurons of a layer answer for its closed ones in evaluation, as far as they foretell

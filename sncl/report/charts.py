@@ -14,7 +14,7 @@ from typing import Any
 from sncl.evaluation.metrics import falls
 from sncl.report.collect import Group, Run
 from sncl.report.stored import Stored
-from sncl.results import READOUT_TITLES, spread
+from sncl.runs.summary import READOUT_TITLES, spread
 
 Series = dict[str, Any]
 Matrix = Sequence[Sequence[float | None]]

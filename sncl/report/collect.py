@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.experiment import EXPERIMENT, RESULT, decision
 from sncl.methods.table import METHODS
+from sncl.runs.experiment import EXPERIMENT, RESULT, decision
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.checkpoint import read_json
 from sncl.training.run import LOG
@@ -210,8 +210,8 @@ def named(members: tuple[Run, ...], others: Sequence[Run]) -> Group:
 def decisions(run: Run) -> Entry:
     """What may set two groups of one method apart."""
     keys = ("memory", "epochs", "tasks", "validation", "protocol")
-    own = run.experiment.get("own")
-    data = {"data": str(own.get("fingerprint"))[:8]} if isinstance(own, dict) else {}
+    user_data = run.experiment.get("user_data")
+    data = {"data": str(user_data.get("fingerprint"))[:8]} if isinstance(user_data, dict) else {}
     return {**{key: run.experiment.get(key) for key in keys}, **run.experiment["settings"], **data}
 
 

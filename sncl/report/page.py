@@ -82,14 +82,14 @@ def page(groups: Sequence[Group], note: Note) -> str:
             f'<section id="{name}"><h2>{escape(title)}</h2>\n{content}\n</section>' for name, title, content in parts
         ),
         version=escape(sncl.__version__),
-        style=own("style.css"),
-        script=own("script.js"),
+        style=user_data("style.css"),
+        script=user_data("script.js"),
         data=embedded([asdict(each) for each in figures]),
         plotly=get_plotlyjs(),
     )
 
 
-def own(name: str) -> str:
+def user_data(name: str) -> str:
     return files("sncl.report").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.networks.gates import log_lambda
+from sncl.networks.gating.gate import log_lambda
 from sncl.report.collect import Note, Run
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint

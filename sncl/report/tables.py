@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from sncl.paper import OFF, VARIANTS, Published, published, values
+from sncl.paper.tables import OFF, VARIANTS, Published, published, values
 from sncl.report.charts import by_stream, titled
 from sncl.report.collect import Group
-from sncl.results import show
+from sncl.runs.summary import show
 from sncl.streams.benchmarks import STREAMS
 
 

@@ -3,7 +3,7 @@
 Four kinds: ``seq`` cuts the classes into tasks; ``perm`` and ``rot`` show all classes in every task under another
 pixel permutation or rotation; ``360`` turns two digits at a time with no boundaries (see :mod:`sncl.streams.general`).
 Which permutation or angle a task has depends on the seed and its number only, so a shorter stream is a prefix of a
-longer one. A person's own data (:mod:`sncl.streams.own`) are cut by classes as well, by ``domain``, or not at all
+longer one. A person's own data (:mod:`sncl.streams.user.data`) are cut by classes as well, by ``domain``, or not at all
 (``order``: one pass in file order).
 """
 
@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams import general, own
-from sncl.streams.augment import CropFlip, Identity, Unit, View, rotation_map
-from sncl.streams.holding import hold_out
-from sncl.streams.own import Own
-from sncl.streams.sources import Progress, Source, data_root, load
+from sncl.streams import general
+from sncl.streams.datasets.sources import Progress, Source, data_root, load
+from sncl.streams.holdout import hold_out
 from sncl.streams.stream import Phase, Scenario, Stream
+from sncl.streams.transforms import CropFlip, Identity, Transform, Unit, rotation_map
+from sncl.streams.user import data as user_data
+from sncl.streams.user.data import UserData
 from sncl.tensors.random import generator
 
 Kind = Literal["seq", "perm", "rot", "360", "domain", "order"]
@@ -48,7 +49,7 @@ class Benchmark:
 
     source: str
     kind: Kind
-    view: View
+    transform: Transform
     tasks: int
     classes_per_task: int
     batch_size: int
@@ -62,15 +63,23 @@ class Benchmark:
         return SCENARIOS[self.kind] == "general"
 
 
-CIFAR_VIEW = CropFlip(4, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2615))
-TINY_VIEW = CropFlip(4, mean=(0.4802, 0.4480, 0.3975), std=(0.2770, 0.2691, 0.2821))
+CIFAR_TRANSFORM = CropFlip(4, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2615))
+TINY_TRANSFORM = CropFlip(4, mean=(0.4802, 0.4480, 0.3975), std=(0.2770, 0.2691, 0.2821))
 
 STREAMS: dict[str, Benchmark] = {
     "seq-cifar10": Benchmark(
-        "cifar10", "seq", CIFAR_VIEW, 5, 2, 32, 50, "resnet18", "CIFAR-10, 5 tasks of 2 classes (class- and task-IL)"
+        "cifar10",
+        "seq",
+        CIFAR_TRANSFORM,
+        5,
+        2,
+        32,
+        50,
+        "resnet18",
+        "CIFAR-10, 5 tasks of 2 classes (class- and task-IL)",
     ),
     "seq-tinyimagenet": Benchmark(
-        "tiny-imagenet", "seq", TINY_VIEW, 10, 20, 32, 100, "resnet18", "Tiny ImageNet, 10 tasks of 20 classes"
+        "tiny-imagenet", "seq", TINY_TRANSFORM, 10, 20, 32, 100, "resnet18", "Tiny ImageNet, 10 tasks of 20 classes"
     ),
     "perm-mnist": Benchmark(
         "mnist", "perm", Unit(), 20, 10, 128, 1, "mlp", "MNIST, 20 tasks, each under its own permutation of the pixels"
@@ -95,7 +104,7 @@ STREAMS: dict[str, Benchmark] = {
 }
 
 
-def of_own(found: Own, split: str | None = None, augment: str = "none") -> Benchmark:
+def user_benchmark(found: UserData, split: str | None = None, augment: str = "none") -> Benchmark:
     """The usual way to run a person's own data; by classes two of them a task, the last task with what is left."""
     if augment not in AUGMENTATIONS or (augment != "none" and not found.pixels):
         allowed = ", ".join(AUGMENTATIONS) if found.pixels else "none: there are no images of bytes"
@@ -108,7 +117,7 @@ def of_own(found: Own, split: str | None = None, augment: str = "none") -> Bench
     benchmark = Benchmark(
         source=found.name,
         kind=kind,
-        view=Unit() if found.pixels else Identity(),
+        transform=Unit() if found.pixels else Identity(),
         tasks=tasks,
         classes_per_task=together if kind == "seq" else found.classes,
         batch_size=32,
@@ -117,7 +126,7 @@ def of_own(found: Own, split: str | None = None, augment: str = "none") -> Bench
         description=found.name,
     )
     if augment == "crop-flip":
-        benchmark = replace(benchmark, view=CropFlip(4, mean=(0.0,), std=(1.0,)))
+        benchmark = replace(benchmark, transform=CropFlip(4, mean=(0.0,), std=(1.0,)))
     return benchmark if split is None else _split(found.name, benchmark, split, found.classes)
 
 
@@ -149,9 +158,9 @@ def build(
     Your own data are ``folder:PATH``, ``npz:PATH`` or ``table:PATH``, cut by "classes", "domain" or "none"; ``target``
     and ``domain`` name columns of a table, ``size`` is what images are resized to, ``augment`` "none" or "crop-flip".
     """
-    asked = own.ask(name, cut, target, domain, size)
+    asked = user_data.ask(name, cut, target, domain, size)
     if asked is not None:
-        return build_own(own.read(asked, progress), seed, batch_size, tasks, split, validation, device, augment)
+        return build_user(user_data.read(asked, progress), seed, batch_size, tasks, split, validation, device, augment)
     benchmark = named(name)
     if split is not None:
         benchmark = _split(name, benchmark, split)
@@ -161,8 +170,8 @@ def build(
     return arrange(name, benchmark, source, seed, batch_size, tasks, validation).to(device)
 
 
-def build_own(
-    found: own.Read,
+def build_user(
+    found: user_data.Read,
     seed: int = 0,
     batch_size: int | None = None,
     tasks: int | None = None,
@@ -172,21 +181,21 @@ def build_own(
     augment: str = "none",
 ) -> Stream:
     """The stream over a person's own data, with numbers standardised (:func:`standardised`)."""
-    name = found.own.name
-    benchmark = of_own(found.own, split, augment)
+    name = found.user_data.name
+    benchmark = user_benchmark(found.user_data, split, augment)
     batch_size, tasks = _checked(name, benchmark, batch_size, tasks, validation)
     stream = arrange(name, benchmark, found.source, seed, batch_size, tasks, validation)
     for number, phase in enumerate(stream.phases, start=1):
         if len(phase.rows) < FEWEST:
             raise SnclError(f"task {number} of {name} has {len(phase.rows)} rows to learn from; {FEWEST} are needed")
-    return (stream if found.own.pixels else standardised(stream)).to(device)
+    return (stream if found.user_data.pixels else standardised(stream)).to(device)
 
 
 def named(name: str) -> Benchmark:
     """The benchmark of that name, or an error that lists the names there are."""
     if name not in STREAMS:
         hint = f"; for the images in it say folder:{name}" if Path(name).is_dir() else ""
-        known = ", ".join((*STREAMS, *own.FORMS))
+        known = ", ".join((*STREAMS, *user_data.FORMS))
         raise SnclError(f"there is no stream {name!r}{hint}; the known ones are {known}")
     return STREAMS[name]
 
@@ -225,7 +234,7 @@ def arrange(
         scenario=SCENARIOS[benchmark.kind],
         classes=classes,
         shape=shape,
-        view=benchmark.view,
+        transform=benchmark.transform,
         source_fingerprint=source.fingerprint(),
         seed=seed,
         batch_size=batch_size,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams.augment import remap, rotation_map
+from sncl.streams.transforms import remap, rotation_map
 from sncl.tensors.random import generator
 
 DIGITS = 9  # 0..8; a 9 is a turned 6

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from sncl.streams.augment import View, remap
+from sncl.streams.transforms import Transform, remap
 from sncl.tensors.random import generator
 from sncl.tensors.transfer import upload
 
@@ -46,7 +46,7 @@ class Stream:
     scenario: Scenario
     classes: int
     shape: tuple[int, ...]
-    view: View
+    transform: Transform
     source_fingerprint: str
     seed: int
     batch_size: int
@@ -88,7 +88,7 @@ class Stream:
         return list(torch.split(order.to(self.x.device), self.batch_size))
 
     def batch(self, task: int, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (uint8, before the view) and labels at these positions of a phase, on the stream's device."""
+        """Images (uint8, before the transform) and labels at these positions of a phase, on the stream's device."""
         phase, positions = self.phases[task], positions.to(self.x.device)
         rows = phase.rows[positions]
         x = self.x.index_select(0, rows)

@@ -19,7 +19,7 @@ import torch
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import Matrix, Row, forgetting, mean
-from sncl.networks.gates import gates
+from sncl.networks.gating.gate import gates
 from sncl.training.learner import Learner
 
 FLUSH_SECONDS = 10  # until TensorBoard can see what was written

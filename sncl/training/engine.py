@@ -20,7 +20,7 @@ from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.methods.method import Method, Outcome
 from sncl.networks.taps import Tapped
-from sncl.streams.augment import View, viewed
+from sncl.streams.transforms import Transform, training_input
 from sncl.tensors.fields import Fields, inputs, named, rows
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
@@ -36,11 +36,11 @@ def choose_engine(name: str, device: torch.device, method: Method) -> str:
         raise SnclError(f"the engine is auto, eager or graph, not {name!r}")
     if name == "graph" and device.type != "cuda":
         raise SnclError(f"the engine graph needs a CUDA device, not {device}; use auto or eager")
-    if name == "graph" and not method.static:
+    if name == "graph" and not method.capturable:
         raise SnclError(
             f"{type(method).__name__} decides things on the host in every step; use the engine auto or eager"
         )
-    return "graph" if device.type == "cuda" and method.static and name != "eager" else "eager"
+    return "graph" if device.type == "cuda" and method.capturable and name != "eager" else "eager"
 
 
 def choose_precision(name: str, device: torch.device, method: Method) -> torch.dtype:
@@ -53,7 +53,7 @@ def choose_precision(name: str, device: torch.device, method: Method) -> torch.d
     if name == "bfloat16" and device.type != "cuda":
         raise SnclError(f"bfloat16 needs a CUDA device, not {device}; use auto or float32")
     if name == "auto":
-        name = "bfloat16" if device.type == "cuda" and method.coarse else "float32"
+        name = "bfloat16" if device.type == "cuda" and method.bf16_safe else "float32"
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
@@ -82,15 +82,15 @@ def computed_in(precision: torch.dtype, device: torch.device) -> AbstractContext
 class Step:
     """One step on a batch ``given`` as named tensors on the device.
 
-    ``x`` (or several ``x/name``) and ``y`` are the batch as it came, ``view`` the random numbers of its view; every
-    replayed batch has its ``slot N`` and ``replay view N``.
+    ``x`` (or several ``x/name``) and ``y`` are the batch as it came, ``view`` the random numbers of its transform;
+    every replayed batch has its ``slot N`` and ``replay view N``.
     """
 
     method: Method
     net: Tapped
     optimizer: Optimizer
     memory: Memory | None
-    view: View
+    transform: Transform
     precision: torch.dtype
     observe: Callable[..., tuple[Outcome, Fields]]
 
@@ -102,7 +102,7 @@ class Step:
         now = {**named(inputs(given)), "y": given["y"]}
         self.optimizer.zero_grad()
         with computed_in(self.precision, given["y"].device):
-            outcome, now = self.observe(self.method, self.net, self.view, now, tuple(past), numbers)
+            outcome, now = self.observe(self.method, self.net, self.transform, now, tuple(past), numbers)
         self.method.backward(self.net, outcome.losses)
         self.optimizer.step()
         losses, remember, refresh = ({name: value.detach() for name, value in part.items()} for part in outcome)
@@ -114,13 +114,13 @@ class Step:
 
 
 def observe(
-    method: Method, net: Tapped, view: View, now: Fields, past: tuple[Fields, ...], numbers: list[Tensor]
+    method: Method, net: Tapped, transform: Transform, now: Fields, past: tuple[Fields, ...], numbers: list[Tensor]
 ) -> tuple[Outcome, Fields]:
-    """The forward half of a step: all images through the view at once, and what the method makes of them."""
+    """The forward half of a step: all images through the transform at once, and what the method makes of them."""
     batches = (now, *past)
     each = [named(inputs(batch)) for batch in batches]
     together = {name: torch.cat([part[name] for part in each]) for name in each[0]}
-    views = named(viewed(view, inputs(together), torch.cat(numbers)))
+    views = named(training_input(transform, inputs(together), torch.cat(numbers)))
     seen, start = [], 0
     for batch in batches:
         own = slice(start, start := start + rows(batch))

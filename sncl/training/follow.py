@@ -26,7 +26,7 @@ from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, mapped, named, picked, rows
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.learner import Learner
-from sncl.training.run import finite, sound
+from sncl.training.run import check_finite, finite
 
 SECONDS = 60.0  # between snapshots, unless told otherwise
 FADING = 0.99  # how much less each earlier row counts in the recent accuracy
@@ -198,7 +198,7 @@ def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
 def _store(learner: Learner, path: Path, position: Position, score: Score, losses: Fields) -> None:
     finite(losses, learner.steps)
     state = learner.state()
-    sound(state, learner.steps)
+    check_finite(state, learner.steps)
     followed = {"position": position, "score": score}
     try:
         json.dumps(followed)

@@ -23,17 +23,17 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Ending, Growth, Method
+from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.methods.table import make
 from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, call, evaluating
-from sncl.streams.augment import Identity, View, still, viewed
+from sncl.streams.transforms import Identity, Transform, eval_input, training_input
 from sncl.tensors.fields import Fields, Inputs, inputs, mapped, named, pieces, rows, under, within
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
-from sncl.training.average import Average
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, Optimizer, carry_moments
+from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
 from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, called, refuse_gaps, short
 
@@ -55,11 +55,11 @@ def choose_device(name: str | torch.device) -> torch.device:
     return device
 
 
-def check_average(average: float, method: Method) -> None:
-    if not 0 <= average < 1:
-        raise SnclError(f"average is 0 (off) or the part of it that each step keeps, below 1, not {average}")
-    if average and not method.averages:
-        raise SnclError(f"{type(method).__name__} stores what its network said in training: use average=0")
+def check_ema(ema: float, method: Method) -> None:
+    if not 0 <= ema < 1:
+        raise SnclError(f"ema is 0 (off) or the part of the average that each step keeps, below 1, not {ema}")
+    if ema and not method.supports_ema:
+        raise SnclError(f"{type(method).__name__} stores what its network said in training: use ema=0")
 
 
 class _Ready(NamedTuple):
@@ -68,26 +68,26 @@ class _Ready(NamedTuple):
     net: Tapped
     optimizer: Optimizer
     engine: Eager
-    average: Average | None
+    ema: EMA | None
 
 
 class Learner:
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
-    ``replay`` how many of them are replayed beside each batch. ``view`` turns stored inputs into network inputs
+    ``replay`` how many of them are replayed beside each batch. ``transform`` turns stored inputs into network inputs
     (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
     parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
 
     Inputs are tensors or arrays, or a dictionary of them, whose parts become keyword arguments of the network. Without
-    a view, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the network
-    has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
+    a transform, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the
+    network has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
 
     ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
     or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
     and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
 
-    ``average`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
+    ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
     (0.999: about a thousand steps). Training does not change.
     """
 
@@ -99,13 +99,13 @@ class Learner:
         memory: int = 200,
         replay: int = 32,
         lr: float = 0.03,
-        view: View | None = None,
+        transform: Transform | None = None,
         seed: int = 0,
         device: str | torch.device = "auto",
         optimizer: Callable[[list[dict[str, Any]]], Optimizer] | None = None,
         precision: str = "auto",
         engine: str = "auto",
-        average: float = 0.0,
+        ema: float = 0.0,
         grow: bool = False,
     ) -> None:
         if replay < 1:
@@ -116,7 +116,7 @@ class Learner:
             raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
-        check_average(average, self.method)
+        check_ema(ema, self.method)
         self.body = net.to(self.device)
         if self.device.type == "cuda" and all(value.dim() < 5 for value in net.parameters()):
             self.body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -132,10 +132,10 @@ class Learner:
             )
         self.grows = grow
         self.grown: list[int] = []  # how many outputs there were after each time they were added
-        self.view = view or Identity()
+        self.transform = transform or Identity()
         self.lr = lr
         self.replay = replay
-        self.average = average
+        self.ema = ema
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -157,7 +157,7 @@ class Learner:
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
         self._example: Fields = {}  # two rows of the first batch
-        self._averaged = True  # predictions, where there is an average
+        self._predicts_with_ema = True  # predictions, where there is an average
         self._usual_rows: int | None = None  # of a batch: those of the first one
         self._output = ""  # the name of the layer that yields the logits, if it may grow
 
@@ -170,7 +170,7 @@ class Learner:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
             x = mapped(self._first_rows, as_inputs(x))
-            seen = still(self.view, x)
+            seen = eval_input(self.transform, x)
             self._try_out(x, seen)
             if self.grows:
                 self._output = find_output(self.body, seen)
@@ -209,7 +209,7 @@ class Learner:
         """Learn from one batch of inputs and integer labels; returns the losses by name."""
         x, y = self._batch(x, y)
         count = y.shape[0]
-        _, _, engine, average = self._prepared()
+        _, _, engine, ema = self._prepared()
         batch = {**named(x), "y": y, "view": self._uniform("view", count)}
         if self._usual_rows is None:
             self._usual_rows = count
@@ -220,8 +220,8 @@ class Learner:
             incoming = {**named(x), "y": y, **outcome.remember}
             self.memory.admit(incoming, self.random.uniform("admission", count, 3))
         self.steps += 1
-        if average is not None:
-            average.update(self.steps)
+        if ema is not None:
+            ema.update(self.steps)
         return outcome.losses
 
     def boundary(self, x: Rows | None = None, y: Rows | None = None) -> None:
@@ -237,9 +237,9 @@ class Learner:
             task = {**named(x), "y": y}
         net = self._prepared().net
         memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
-        ending = Ending(task, memory, capacity, self._view, partial(still, self.view), self.random["boundary"])
+        end = TaskEnd(task, memory, capacity, self._view, partial(eval_input, self.transform), self.random["boundary"])
         with self.random.as_global("gates"):
-            content = self.method.at_boundary(net, ending)
+            content = self.method.at_boundary(net, end)
         if self.memory is not None:
             if content is not None:
                 self.memory.replace(content)
@@ -258,30 +258,30 @@ class Learner:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         x = self._checked(as_inputs(x))
         with self.predicting(), torch.no_grad():
-            views = (still(self.view, self._moved(part)) for part in pieces(x, EVALUATION_ROWS))
-            return torch.cat([self.method.predict(net, view, task) for view in views])
+            views = (eval_input(self.transform, self._moved(part)) for part in pieces(x, EVALUATION_ROWS))
+            return torch.cat([self.method.predict(net, transform, task) for transform in views])
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:
         """Predict with the network as it trains, not with its average."""
-        averaged, self._averaged = self._averaged, False
+        averaged, self._predicts_with_ema = self._predicts_with_ema, False
         try:
             yield
         finally:
-            self._averaged = averaged
+            self._predicts_with_ema = averaged
 
     def settle(self) -> None:
         """Let the network be what it predicts with, its average, for good: to look at it or to use it elsewhere."""
-        average = self._prepared().average
-        if average is not None:
-            average.settle()
-            self._averaged = False
+        ema = self._prepared().ema
+        if ema is not None:
+            ema.settle()
+            self._predicts_with_ema = False
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """The network as it predicts: in evaluation mode, and its average where there is one."""
-        net, _, _, average = self._prepared()
-        with evaluating(net), average.in_place() if average is not None and self._averaged else nullcontext():
+        net, _, _, ema = self._prepared()
+        with evaluating(net), ema.in_place() if ema is not None and self._predicts_with_ema else nullcontext():
             yield
 
     def predict(self, x: Rows, task: int | None = None) -> Tensor:
@@ -298,7 +298,7 @@ class Learner:
 
     def state(self) -> Fields:
         """Every tensor that decides what happens next, by name."""
-        net, optimizer, _, average = self._prepared()
+        net, optimizer, _, ema = self._prepared()
         moments = {
             f"{number}/{name}": torch.as_tensor(value)
             for number, values in optimizer.state_dict()["state"].items()
@@ -307,7 +307,7 @@ class Learner:
         }
         return {
             **under("network", net.body.state_dict()),
-            **under("average", average.slow if average is not None else {}),
+            **under("ema", ema.slow if ema is not None else {}),
             **under("method", self.method.state_dict()),
             **under("optimizer", moments),
             **under("memory", self.memory.state() if self.memory is not None else {}),
@@ -323,7 +323,7 @@ class Learner:
             "tasks": self.tasks,
             "method": type(self.method).__name__,
             "memory": self.memory.capacity if self.memory is not None else 0,
-            "average": self.average,
+            "ema": self.ema,
             "example": {name: [list(value.shape), short(value.dtype)] for name, value in self._example.items()},
             "rows": self._usual_rows,
             "grown": self.grown,
@@ -347,7 +347,7 @@ class Learner:
 
     def restore_network(self, state: Fields, description: dict[str, Any]) -> None:
         """Only the network and the method, enough to predict with, also on another device."""
-        ours = {key: self.description()[key] for key in ("format", "method", "memory", "average")}
+        ours = {key: self.description()[key] for key in ("format", "method", "memory", "ema")}
         theirs = {key: description.get(key) for key in ours}
         if ours != theirs:
             raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
@@ -364,11 +364,11 @@ class Learner:
             )
         for outputs in grown[len(self.grown) :]:
             self.grow(outputs)
-        net, _, _, average = self._prepared()
+        net, _, _, ema = self._prepared()
         try:
             net.body.load_state_dict(within("network", state))
-            if average is not None:
-                average.load(within("average", state))
+            if ema is not None:
+                ema.load(within("ema", state))
             self.method.load_state_dict(within("method", state))
         except RuntimeError as error:
             what = str(error).replace("\n", " ")
@@ -376,12 +376,12 @@ class Learner:
 
     def _optimise(self, net: Tapped) -> None:
         optimizer = self._make_optimizer(self.method.parameter_groups(net, self.lr))
-        step = Step(self.method, net, optimizer, self.memory, self.view, self.precision, observe)
+        step = Step(self.method, net, optimizer, self.memory, self.transform, self.precision, observe)
         make_engine = Graph if self.engine == "graph" else Eager
-        average = Average(net.body, self.average) if self.average else None
-        if average is not None and self._ready is not None and self._ready.average is not None:
-            average.take_over(self._ready.average)
-        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device), average)
+        ema = EMA(net.body, self.ema) if self.ema else None
+        if ema is not None and self._ready is not None and self._ready.ema is not None:
+            ema.take_over(self._ready.ema)
+        self._ready = _Ready(net, optimizer, make_engine(step, self.random, self.device), ema)
 
     def _expand(self) -> None:
         self.tasks += 1
@@ -402,9 +402,9 @@ class Learner:
         return mapped(lambda part: part.to(self.device), x)
 
     def _first_rows(self, x: Tensor) -> Tensor:
-        """Two rows of their own, on the device; without a view in the precision of the network."""
+        """Two rows of their own, on the device; without a transform in the precision of the network."""
         x = x[:2].to(self.device, copy=True)
-        if x.is_floating_point() and isinstance(self.view, Identity):
+        if x.is_floating_point() and isinstance(self.transform, Identity):
             x = x.to(next(self.body.parameters()).dtype)
         return x
 
@@ -459,7 +459,7 @@ class Learner:
         return x
 
     def _try_out(self, x: Inputs, seen: Inputs) -> None:
-        """Run the network once on the first rows, as the view shows them: what does not fit is said in words."""
+        """Run the network once on the first rows, as the transform shows them: what does not fit is said in words."""
         with evaluating(self.body), torch.no_grad():
             try:
                 logits = call(self.body, seen)
@@ -479,11 +479,11 @@ class Learner:
             )
 
     def _uniform(self, purpose: str, rows: int) -> Tensor:
-        """The random numbers of a view of so many rows."""
-        return self.random.uniform(purpose, rows, self.view.randoms)
+        """The random numbers of a transform of so many rows."""
+        return self.random.uniform(purpose, rows, self.transform.randoms)
 
     def _view(self, x: Inputs) -> Inputs:
-        return viewed(self.view, x, self._uniform("boundary", rows(x)))
+        return training_input(self.transform, x, self._uniform("boundary", rows(x)))
 
     def _replayed(self) -> Fields:
         """Which slots are replayed in this step and the numbers of their views; nothing while the memory is empty."""

@@ -23,13 +23,13 @@ from torch import Tensor
 from sncl.errors import Diverged, SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import mean
-from sncl.networks.gates import open_neurons, unmasked
+from sncl.networks.gating.gate import open_neurons, unmasked
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
 from sncl.training.board import Board
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.diagnostics import probe
 from sncl.training.learner import Learner
-from sncl.training.probe import probe
 
 CHECKPOINT = "checkpoint.safetensors"
 LOG = "log.jsonl"
@@ -142,7 +142,7 @@ def otherwise(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float
     """The final accuracy without what only matters in evaluation: the average of the weights, the mask of the gates."""
     tasks = range(stream.test_tasks)
     ways: dict[str, AbstractContextManager[None]] = {}
-    if learner.average:
+    if learner.ema:
         ways["as_trained"] = learner.as_trained()
     if not all(bool(layer.all()) for layer in open_neurons(learner.net).values()):
         ways["unmasked"] = unmasked(learner.net)
@@ -261,7 +261,7 @@ def run(
                 "log_length": log.length(),
             }
             state = learner.state()
-            sound(state, learner.steps)
+            check_finite(state, learner.steps)
             write_checkpoint(folder / CHECKPOINT, state, description)
             saved = time.monotonic()
 
@@ -301,10 +301,8 @@ def run(
 
 def keep_network(learner: Learner, task: int, folder: Path, identity: dict[str, Any]) -> None:
     """Leave the network as it is after a task, with the method's buffers, for :meth:`Learner.restore_network`."""
-    state = {
-        name: value for name, value in learner.state().items() if name.startswith(("network/", "average/", "method/"))
-    }
-    sound(state, learner.steps)
+    state = {name: value for name, value in learner.state().items() if name.startswith(("network/", "ema/", "method/"))}
+    check_finite(state, learner.steps)
     description = {"experiment": identity, "learner": learner.description(), "task": task}
     write_checkpoint(folder / TASK_NETWORK.format(task + 1), state, description)
 
@@ -369,7 +367,7 @@ def finite(losses: Fields, step: int) -> dict[str, float]:
     return values
 
 
-def sound(state: Fields, step: int) -> None:
+def check_finite(state: Fields, step: int) -> None:
     """Refuse to store a network that the last update broke: its loss was still a number."""
     for name, value in within("network", state).items():
         if not torch.isfinite(value).all():

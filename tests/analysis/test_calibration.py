@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from sncl.analysis.calibration import assess, calibration, calibration_error, posterior_average, reliability
-from sncl.analysis.loading import Trained
-from sncl.networks.gates import Gate, attach_gates, gates, sampling
+from sncl.networks.gating.gate import Gate, attach_gates, gates, sampling
 from sncl.networks.taps import evaluating
+from sncl.runs.loading import Trained
 from sncl.tensors.random import Randomness
 
 

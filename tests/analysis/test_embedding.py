@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sncl.analysis.embedding import drift, embed, representations, separation, tsne
-from sncl.analysis.loading import Trained
 from sncl.errors import SnclError
+from sncl.runs.loading import Trained
 
 
 def test_representations_are_what_the_classifier_reads(gated: Trained) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sncl.errors import SnclError
-from sncl.experiment import Experiment, make_learner, make_stream, perform, plan
+from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT, LOG, TASK_NETWORK, Moment, accuracies
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sncl.analysis.loading import Trained
 from sncl.analysis.perturbation import direction, moved, perturbation, weights
 from sncl.analysis.rows import TrainingRows
 from sncl.errors import SnclError
+from sncl.runs.loading import Trained
 
 
 def test_without_noise_it_is_the_runs_accuracy_and_the_weights_come_back_bit_for_bit(gated: Trained) -> None:
@@ -40,7 +40,7 @@ def test_the_losses_are_those_of_the_moved_network(plain: Trained) -> None:
         with torch.no_grad():
             for name, value in net.named_parameters():
                 value.copy_(before[name] + size * direction(name, before[name], kind, 4, plain.experiment.seed, 0))
-            expected = F.cross_entropy(net(plain.learner.view.still(x)), y)
+            expected = F.cross_entropy(net(plain.learner.transform.eval(x)), y)
         assert found["measures"][kind][0]["train_loss"] == pytest.approx(float(expected), rel=1e-5)
 
 

@@ -12,17 +12,17 @@ import torch
 from command_line import Sncl
 from torch import Tensor
 
-from sncl.analysis.loading import load_run
 from sncl.errors import SnclError
-from sncl.experiment import RESULT, perform, plan
 from sncl.export import account_file, export, formats, measures
 from sncl.export.formats import FORMATS
 from sncl.export.models import Predictor
 from sncl.methods.table import METHODS
-from sncl.networks.gates import attach_gates, gates
-from sncl.networks.prune import prune
+from sncl.networks.gating.gate import attach_gates, gates
+from sncl.networks.pruning.prune import prune
 from sncl.networks.resnet import ResNet18
-from sncl.streams.augment import CropFlip
+from sncl.runs.experiment import RESULT, perform, plan
+from sncl.runs.loading import load_run
+from sncl.streams.transforms import CropFlip
 
 SPARSE = {"eta": "0.03", "natural": "0.5", "parameterisation": "lambda"}  # closes about half of the neurons
 
@@ -206,12 +206,12 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     torch.manual_seed(0)
     view = CropFlip(4, (0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
     images = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8)
-    net = attach_gates(ResNet18(5, width=4), view.still(images))
+    net = attach_gates(ResNet18(5, width=4), view.eval(images))
     for _, gate in gates(net):
         with torch.no_grad():
             gate.log_spread[::3] = 5.0
-    model = Predictor(view, prune(net, view.still(images))).eval()
+    model = Predictor(view, prune(net, view.eval(images))).eval()
     exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images)))
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():
-        torch.testing.assert_close(exported(more), net.eval()(view.still(more)), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(exported(more), net.eval()(view.eval(more)), atol=1e-5, rtol=1e-5)

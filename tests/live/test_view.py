@@ -16,13 +16,13 @@ import pytest
 from rich.console import Console
 
 from sncl import commands
-from sncl.experiment import plan
 from sncl.live.drawing import column, course, duration, shade, spark
 from sncl.live.following import Followed
 from sncl.live.view import Overall, View, live
+from sncl.runs.experiment import plan
 from sncl.training.checkpoint import read_json
 from sncl.training.run import Evaluation, Moment
-from sncl.tuning import plan_search
+from sncl.tuning.search import plan_search
 
 INSIDE = {"memory_by_class": [30, 20, 25, 25, 0, 0], "open_neurons": {"layer1.1": [90, 100], "layer2.1": [45, 100]}}
 LOSSES = {"labels": 0.25, "past_logits": 0.0123}

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.methods.hal import HAL
-from sncl.methods.method import Ending
+from sncl.methods.method import TaskEnd
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
@@ -39,8 +39,8 @@ def batch(classes: tuple[int, ...], rows: int = 6, seed: int = 0) -> Fields:
     return {"x": torch.randn(rows, INPUTS, generator=numbers) + y[:, None], "y": y}
 
 
-def ending(memory: Fields, seed: int = 0) -> Ending:
-    return Ending({}, memory, 8, lambda x: 2 * x, lambda x: x, generator(seed))
+def ending(memory: Fields, seed: int = 0) -> TaskEnd:
+    return TaskEnd({}, memory, 8, lambda x: 2 * x, lambda x: x, generator(seed))
 
 
 def learner(seed: int = 0, net: nn.Module | None = None) -> Learner:

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.methods.icarl import ICaRL, herd
-from sncl.methods.method import Ending
+from sncl.methods.method import TaskEnd
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
-from sncl.streams.augment import Identity
+from sncl.streams.transforms import Identity
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
@@ -236,5 +236,5 @@ def test_images_are_looked_at_as_in_evaluation() -> None:
         raise AssertionError("augmented")
 
     rows, memory = {"x": x, "y": y}, {"x": x[:0], "y": y[:0]}
-    content = method.at_boundary(net, Ending(rows, memory, 4, refuse, Identity().still, generator(0)))
+    content = method.at_boundary(net, TaskEnd(rows, memory, 4, refuse, Identity().eval, generator(0)))
     assert content["y"].tolist() == [0, 0, 1, 1]

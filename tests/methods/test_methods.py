@@ -16,9 +16,9 @@ from sncl.methods.der import DER
 from sncl.methods.er import ER
 from sncl.methods.sgd import SGD
 from sncl.methods.sncl import SNCL
-from sncl.networks.gates import divergence, gates
+from sncl.networks.gating.gate import divergence, gates
 from sncl.networks.mlp import MLP
-from sncl.networks.prune import prune
+from sncl.networks.pruning.prune import prune
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator

@@ -22,7 +22,7 @@ from sncl.methods.si import SI
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
-from sncl.streams.augment import CropFlip
+from sncl.streams.transforms import CropFlip
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
@@ -169,7 +169,7 @@ def test_oewc_looks_at_the_rows_through_the_view_of_training() -> None:
     y = torch.arange(5) % CLASSES
     torch.manual_seed(0)
     method = OEWC(strength=1.0)
-    subject = Learner(ResNet18(CLASSES, width=2), method, view=view, device="cpu")
+    subject = Learner(ResNet18(CLASSES, width=2), method, transform=view, device="cpu")
     subject.learn(x, y)
     shown = view(x, torch.rand((5, view.randoms), generator=generator(0, "boundary"), dtype=torch.float64))
     expected = fisher_by_rows(subject.body, shown, y) / 5
@@ -327,7 +327,7 @@ def test_saving_and_loading_around_a_boundary_changes_nothing(name: str, stop: i
 def test_a_task_ends_on_a_convolutional_network_with_augmented_bytes(name: str) -> None:
     torch.manual_seed(0)
     view = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
-    subject = Learner(ResNet18(CLASSES, width=2), MAKE[name](), memory=6, replay=3, view=view, device="cpu")
+    subject = Learner(ResNet18(CLASSES, width=2), MAKE[name](), memory=6, replay=3, transform=view, device="cpu")
     numbers = generator(0)
     for _ in range(4):
         x = torch.randint(256, (4, 3, 8, 8), generator=numbers, dtype=torch.uint8)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.networks.gates import (
+from sncl.networks.gating.compensation import unforetold
+from sncl.networks.gating.gate import (
     Gate,
     attach_gates,
     divergence,
@@ -21,7 +22,6 @@ from sncl.networks.gates import (
     reserve_step,
     unmasked,
 )
-from sncl.networks.handover import unforetold
 from sncl.networks.layers import find_sites
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18

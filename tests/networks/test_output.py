@@ -15,7 +15,7 @@ from sncl.networks.output import find_output, widen
 from sncl.networks.resnet import ResNet18
 
 
-class Ending(nn.Module):
+class TaskEnd(nn.Module):
     """A network whose logits are made from its head by a function."""
 
     def __init__(self, kind: str) -> None:
@@ -58,7 +58,7 @@ def everywhere() -> list[tuple[nn.Module, str, tuple[int, ...]]]:
         ),
         (ResNet18(3, width=4), "head", (3, 8, 8)),
         (convolution, "2", (1, 6, 6)),
-        (Ending("scaled"), "head", (4,)),
+        (TaskEnd("scaled"), "head", (4,)),
         (MLP(4, 3, 8).double(), "head", (4,)),
     ]
 
@@ -85,7 +85,7 @@ def test_old_logits_keep_every_bit_and_new_ones_are_zero(number: int) -> None:
 @pytest.mark.parametrize("kind", ["log softmax", "softmax", "normalised", "norm", "two heads", "by hand"])
 def test_logits_that_are_not_one_layers_outputs_are_refused(kind: str) -> None:
     torch.manual_seed(0)
-    net = Ending(kind)
+    net = TaskEnd(kind)
     names = list(net.state_dict())
     with pytest.raises(SnclError, match=r"cannot be added to this network: its logits must be what one nn\.Linear"):
         find_output(net, torch.randn(2, 4))

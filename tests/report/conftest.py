@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sncl.experiment import perform, plan
+from sncl.runs.experiment import perform, plan
 
 
 @pytest.fixture(scope="session")

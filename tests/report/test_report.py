@@ -16,11 +16,11 @@ from PIL import Image
 import sncl.report
 from sncl import cli
 from sncl.evaluation.metrics import falls
-from sncl.experiment import plan
 from sncl.report import write_report
 from sncl.report.charts import curve
 from sncl.report.collect import Group, Run, group, read_runs
 from sncl.report.tables import paper
+from sncl.runs.experiment import plan
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.streams import general
-from sncl.streams.augment import remap, rotation_map
 from sncl.streams.benchmarks import STREAMS, angles, build, hold_out
-from sncl.streams.sources import Source, load
+from sncl.streams.datasets.sources import Source, load
 from sncl.streams.stream import Stream
+from sncl.streams.transforms import remap, rotation_map
 
 DIGITS = load("digits", Path("."))
 

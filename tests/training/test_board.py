@@ -12,8 +12,8 @@ import pytest
 from command_line import Sncl
 
 from sncl.errors import SnclError
-from sncl.experiment import perform, plan
-from sncl.networks.gates import gates
+from sncl.networks.gating.gate import gates
+from sncl.runs.experiment import perform, plan
 from sncl.training import board as boards
 from sncl.training.run import Moment
 
@@ -141,7 +141,7 @@ def test_what_a_checkpoint_knows_of_is_there_after_sigkill(tmp_path: Path) -> No
     program = f"""
 import os, signal
 from pathlib import Path
-from sncl.experiment import perform, plan
+from sncl.runs.experiment import perform, plan
 
 def watch(moment):
     if moment.steps == 50:

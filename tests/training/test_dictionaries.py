@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
-from sncl.networks.gates import gates
+from sncl.networks.gating.gate import gates
 from sncl.networks.mlp import MLP
-from sncl.streams.augment import Unit
+from sncl.streams.transforms import Unit
 from sncl.training.learner import Learner
 
 TAKING = [name for name in METHODS if name not in ("hal", "pnn")]
@@ -117,7 +117,7 @@ def test_views_are_of_images_only() -> None:
             return logits
 
     net = Captioned()
-    subject = Learner(net, "sncl", memory=6, replay=4, device="cpu", view=Unit())
+    subject = Learner(net, "sncl", memory=6, replay=4, device="cpu", transform=Unit())
     x = {"images": torch.randint(256, (4, 3, 2, 2), dtype=torch.uint8), "words": torch.randint(200, 300, (4, 5))}
     subject.learn(x, torch.tensor([0, 1, 2, 0]))
     images, words = net.seen[-1]

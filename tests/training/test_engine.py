@@ -16,10 +16,10 @@ from sncl.methods.table import METHODS, make
 from sncl.networks.norm import PassNorm
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
-from sncl.streams.augment import CropFlip
+from sncl.streams.transforms import CropFlip
 from sncl.tensors.random import generator, seeded
-from sncl.training.fleet import run_in_threads
 from sncl.training.learner import Learner
+from sncl.training.parallel import run_in_threads
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 pytestmark = [  # what torch's compiler has to say about itself
@@ -27,7 +27,7 @@ pytestmark = [  # what torch's compiler has to say about itself
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
-STATIC = [name for name in METHODS if make(name).static]
+STATIC = [name for name in METHODS if make(name).capturable]
 GATED = {"parameterisation": "lambda", "natural": 0.02, "eta": 0.01}
 VARIANTS = {"sncl with handover": GATED | {"handover": 0.1, "cut": -3.0}, "sncl with a reserve": {"reserve": 0.3}}
 SUBJECTS = [*STATIC, *VARIANTS]
@@ -54,7 +54,7 @@ def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda"
         net = ResNet18(4, 3, 8)
     method = make("sncl", VARIANTS[name]) if name in VARIANTS else name
     return Learner(
-        net, method, memory=20, replay=ROWS, lr=0.01, view=VIEW, seed=seed, device=device, engine=engine, **options
+        net, method, memory=20, replay=ROWS, lr=0.01, transform=VIEW, seed=seed, device=device, engine=engine, **options
     )  # type: ignore[arg-type]
 
 
@@ -115,7 +115,9 @@ def test_a_run_that_grows_is_exact_to_resume(name: str, engine: str, tmp_path: P
     def growing() -> Learner:
         with seeded(0, "network"):
             net = ResNet18(2, 3, 8)
-        return Learner(net, name, memory=20, replay=ROWS, lr=0.01, view=VIEW, device="cuda", engine=engine, grow=True)
+        return Learner(
+            net, name, memory=20, replay=ROWS, lr=0.01, transform=VIEW, device="cuda", engine=engine, grow=True
+        )
 
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
         whole = growing()

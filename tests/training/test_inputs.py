@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.streams.augment import Unit
+from sncl.streams.transforms import Unit
 from sncl.training.learner import Learner
 
 X, Y = torch.linspace(0.05, 1.0, 24).reshape(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -98,12 +98,12 @@ def test_what_cannot_be_meant_is_answered_with_a_sentence(x: Any, y: Any, senten
 
 
 def test_huge_numbers_are_numbers() -> None:
-    subject = learner(view=Shrink())
+    subject = learner(transform=Shrink())
     subject.learn(torch.full((6, 4), 3e38), Y)
 
 
 class Shrink(Unit):
-    def still(self, x: Tensor) -> Tensor:
+    def eval(self, x: Tensor) -> Tensor:
         return x / 1e38
 
 
@@ -116,7 +116,7 @@ def test_later_batches_are_like_the_first() -> None:
             call(torch.ones(6, 4).long())
         with pytest.raises(SnclError, match="contains NaN"):
             call(X * torch.nan)
-    bytes_first = learner(view=Unit())
+    bytes_first = learner(transform=Unit())
     bytes_first.learn((255 * X).byte(), Y)
     with pytest.raises(SnclError, match=r"the type uint8, as in the first batch; got \[6, 4\] and float32"):
         bytes_first.learn(X, Y)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sncl.experiment import perform, plan
+from sncl.runs.experiment import perform, plan
 from sncl.training import run as running
 from sncl.training.run import Moment, sparingly
 

@@ -1,0 +1,1 @@
+"""How fast a training step is here, beside the bare network."""

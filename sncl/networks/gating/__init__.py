@@ -1,0 +1,1 @@
+"""Gates on the neurons of a network: where they stand, how they are trained, what is masked in evaluation."""

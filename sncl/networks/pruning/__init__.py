@@ -1,0 +1,1 @@
+"""Removing the neurons that gates have closed."""

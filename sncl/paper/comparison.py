@@ -1,0 +1,215 @@
+"""Our numbers beside the paper's: what differs by more than chance, as a table, as JSON and as Markdown."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sncl.paper.records import Row
+from sncl.paper.tables import PAPER_SEEDS, VARIANTS, Published, printed_readouts
+from sncl.runs.summary import READOUT_TITLES, show, spread
+
+TITLES = {
+    "table1": "Table 1: methods by stream and memory",
+    "table2": "Table 2: MNIST-360",
+    "ablation": "Ablation: the parts of SNCL",
+    "layers": "Layers: where features are replayed",
+}
+INTRODUCTION = """\
+Test accuracy after the last task in percent, mean ± standard deviation over seeds, with the settings of
+`sncl/defaults.toml`; the paper has {seeds} seeds. *Equal*: the means differ by no more than twice the standard error of
+their difference, where a deviation that the paper does not print counts as 0. *Otherwise*: the same runs predicting
+with the weights as they are trained instead of their average, or the other way round (`--set ema=...`), which
+changes nothing about training. Single runs, with all settings, are in [{table}.jsonl]({table}.jsonl)."""
+NOTES = {
+    "ablation": """\
+All rows are SNCL with its settings for the stream; a part that a row does not name has its neutral value. `+labels` and
+`+features` are not in the paper: they take apart `+FER`, which contains the labels of the memory there.""",
+    "layers": """\
+All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of
+its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
+}
+HEADINGS = ["row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons", "otherwise"]
+
+
+class Comparison(NamedTuple):
+    """One read-out of one row. ``mark`` is empty where nothing can be said."""
+
+    row: Row
+    readout: str
+    ours: list[float]
+    paper: Published | None
+    difference: float | None
+    mark: str
+
+
+def mark(ours: Sequence[float], paper: Published) -> str:
+    """Whether the means differ by more than twice the standard error of their difference.
+
+    A deviation the paper does not print counts as none, so there the mark is a strict one.
+    """
+    if len(ours) < 2:
+        return ""
+    mean, deviation = spread(ours)
+    error = math.sqrt(deviation**2 / len(ours) + (paper.deviation or 0.0) ** 2 / PAPER_SEEDS)
+    if abs(mean - paper.mean) <= 2 * error:
+        return "equal"
+    return "better" if mean > paper.mean else "worse"
+
+
+def compare(table: str, row: Row) -> list[Comparison]:
+    """One comparison for each read-out the row has, or will have."""
+    present = {*row.cell.paper, *(readout for record in row.records.values() for readout in record["accuracy"])}
+    found = []
+    for readout in printed_readouts(table, row.cell.stream):
+        if present and readout not in present:
+            continue
+        ours = [record["accuracy"][readout] for _, record in sorted(row.records.items())]
+        paper = row.cell.paper.get(readout)
+        difference = statistics.fmean(ours) - paper.mean if ours and paper else None
+        found.append(Comparison(row, readout, ours, paper, difference, mark(ours, paper) if paper else ""))
+    return found
+
+
+def open_neurons(row: Row) -> float | None:
+    """The mean part of all gates that is open at the end; None where there are no gates."""
+    fractions = [record["active_fraction"] for record in row.records.values()]
+    known = [fraction for fraction in fractions if fraction is not None]
+    return statistics.fmean(known) if known else None
+
+
+def text(each: Comparison) -> list[str]:
+    """The comparison under the ``HEADINGS``."""
+    row, paper, fraction = each.row, each.paper, open_neurons(each.row)
+    deviation = f" ± {paper.deviation:.2f}" if paper and paper.deviation is not None else ""
+    return [
+        row.cell.title,
+        str(row.cell.memory) if row.cell.memory else "–",
+        READOUT_TITLES[each.readout],
+        f"{len(row.records)}/{row.wanted()}",
+        show(each.ours) if each.ours else "open",
+        f"{paper.mean:.2f}{deviation}" if paper else "–",
+        "–" if each.difference is None else f"{each.difference:+.2f}",
+        each.mark or "–",
+        "–" if fraction is None else f"{100 * fraction:.0f} %",
+        "; ".join(f"{way} {show(numbers)}" for way, numbers in otherwise(each).items()) or "–",
+    ]
+
+
+def otherwise(each: Comparison) -> dict[str, list[float]]:
+    """What the runs score with the average of the weights where the row has none, and without where it has one."""
+    found: dict[str, list[float]] = {}
+    for _, record in sorted(each.row.records.items()):
+        for way, accuracy in (record["accuracy_variants"] or {}).items():
+            if way != "unmasked":
+                found.setdefault(way.replace("_", " "), []).append(accuracy[each.readout])
+    return found
+
+
+def by_stream(table: str, rows: Sequence[Row]) -> dict[str, list[list[str]]]:
+    """The lines of each stream's table."""
+    found: dict[str, list[list[str]]] = {}
+    for row in rows:
+        found.setdefault(row.cell.stream, []).extend(text(each) for each in compare(table, row))
+    return found
+
+
+def command(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> str:
+    """The command line that reproduces these rows; variants of one stream are made together."""
+    words = ["sncl", "reproduce", table]
+    for stream in dict.fromkeys(row.cell.stream for row in rows):
+        words += ["--stream", stream]
+    for method in dict.fromkeys(row.cell.method for row in rows if table not in VARIANTS):
+        words += ["--method", method]
+    for memory in dict.fromkeys(row.cell.memory for row in rows if row.cell.memory):
+        words += ["--memory", str(memory)]
+    return shlex.join([*words, "--seeds", str(max(row.reach() for row in rows)), *options])
+
+
+def open_commands(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> list[str]:
+    """What fills the rows that miss a seed."""
+    return list(dict.fromkeys(command(table, [row], options) for row in rows if row.missing()))
+
+
+def as_json(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything the table shows, as numbers."""
+    return {
+        "table": table,
+        "rows": [
+            {
+                "title": row.cell.title,
+                "stream": row.cell.stream,
+                "method": row.cell.method,
+                "memory": row.cell.memory,
+                "readout": each.readout,
+                "settings": row.experiment.settings,
+                "seeds": sorted(row.records),
+                "missing": row.missing(),
+                "ours": dict(zip(("mean", "deviation"), spread(each.ours), strict=True)) if each.ours else None,
+                "paper": each.paper._asdict() if each.paper else None,
+                "difference": each.difference,
+                "mark": each.mark or None,
+                "open_neurons": open_neurons(row),
+                "otherwise": {
+                    way: dict(zip(("mean", "deviation"), spread(numbers), strict=True))
+                    for way, numbers in otherwise(each).items()
+                },
+            }
+            for row in rows
+            for each in compare(table, row)
+        ],
+        "open": open_commands(table, rows, options),
+    }
+
+
+def markdown(table: str, rows: Sequence[Row], failed: Sequence[str] = ()) -> str:
+    """The whole table as a page: a heading, the commands, a table for each stream, what made it and what is open."""
+    parts = [f"# {TITLES.get(table, table)}", INTRODUCTION.format(table=table, seeds=PAPER_SEEDS)]
+    if table in NOTES:
+        parts.append(NOTES[table])
+    streams = {stream: [row for row in rows if row.cell.stream == stream] for stream in by_stream(table, rows)}
+    parts.append(console(command(table, members) for members in streams.values()))
+    if table in VARIANTS:
+        parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in VARIANTS[table].items()))
+    for stream, lines in by_stream(table, rows).items():
+        parts += [f"## {stream}", grid(HEADINGS, lines)]
+    parts += ["## Made by", "\n".join(makers(rows)) or "Nothing yet."]
+    if failed:
+        parts += ["## Failed", "\n".join(f"- `{name}`" for name in failed)]
+    if missing := [row for row in rows if row.missing()]:
+        titles = "\n".join(
+            f"- {row.cell.stream}, {row.cell.title}"
+            + (f", memory {row.cell.memory}" if row.cell.memory else "")
+            + f": {len(row.missing())} of {row.wanted()} seeds"
+            for row in missing
+        )
+        parts += ["## Open", titles, console(open_commands(table, missing))]
+    return "\n\n".join(parts) + "\n"
+
+
+def changes(settings: dict[str, str]) -> str:
+    """What a variant changes, as options of ``sncl train``."""
+    return f"`{' '.join(f'--set {key}={value}' for key, value in settings.items())}`" if settings else "nothing changed"
+
+
+def makers(rows: Sequence[Row]) -> list[str]:
+    """Which devices and versions the runs were made with, and how many with each."""
+    counts: Counter[str] = Counter()
+    for record in (record for row in rows for record in row.records.values()):
+        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        counts[f"{record['device']} ({record['precision']}, {record['engine']}): {versions}"] += 1
+    return [f"- {count} run{'s' if count > 1 else ''} on {maker}" for maker, count in sorted(counts.items())]
+
+
+def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    rule = ["---"] * len(headings)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (headings, rule, *lines))
+
+
+def console(commands: Iterable[str]) -> str:
+    return "\n".join(["```console", *commands, "```"])

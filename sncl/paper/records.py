@@ -1,0 +1,150 @@
+"""Results that are there already, in run folders or as lines of a results file, found by what decides them.
+
+Device, precision, engine and threads move the last bits of a result, not what it is a result of. So a run that was
+made on another machine and copied here counts; one with another setting, or of another protocol, does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sncl.errors import SnclError
+from sncl.paper.tables import Cell
+from sncl.runs.experiment import EXPERIMENT, RESULT, Experiment, decision
+from sncl.training.checkpoint import read_json, write_atomically
+
+Record = dict[str, Any]
+Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
+
+NAMES = ("stream", "method", "memory", "seed")
+DECIDING = ("settings", "epochs", "tasks", "protocol")
+MADE_BY = ("device", "precision", "engine", "versions")
+VARIANTS_KEY = "accuracy_variants"
+MEASURED = (
+    *("steps", "accuracy", "forgetting", "bwt", "fwt"),
+    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", VARIANTS_KEY),
+)
+FIELDS = (*NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell of a table with what is known of it: the wanted seeds 0 .. ``seeds`` - 1, and any others there are."""
+
+    cell: Cell
+    experiment: Experiment  # that of seed 0
+    seeds: int
+    records: dict[int, Record]
+
+    def missing(self) -> list[int]:
+        return [seed for seed in range(self.seeds) if seed not in self.records]
+
+    def wanted(self) -> int:
+        return len(self.records) + len(self.missing())
+
+    def reach(self) -> int:
+        """How many seeds to ask for to have all of them."""
+        return max([self.seeds, *(seed + 1 for seed in self.records)])
+
+
+def rounded(value: Any) -> Any:
+    """All floats in it with four digits behind the point."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def record(result: dict[str, Any]) -> Record:
+    """What a results file keeps of ``result.json``. Settings are not rounded: they have to agree exactly."""
+    manifest = result["manifest"]
+    return (
+        {key: result[key] for key in NAMES}
+        | {key: manifest[key] for key in (*DECIDING, *MADE_BY)}
+        | {key: rounded(result[key]) for key in MEASURED if key != VARIANTS_KEY}
+        | {VARIANTS_KEY: rounded(result.get(VARIANTS_KEY))}  # which earlier runs did not measure
+    )
+
+
+def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
+    """The finished runs below a folder. A file that cannot be read is left to the run it belongs to, which names it."""
+    for path in sorted(runs.rglob(EXPERIMENT)):
+        if not (path.parent / RESULT).exists():
+            continue
+        try:
+            experiment, found = read_json(path), record(read_json(path.parent / RESULT))
+            if any(found[key] != experiment[key] for key in NAMES):
+                continue
+        except (SnclError, KeyError, TypeError):
+            continue
+        yield path.parent, decision(experiment), found
+        plain = as_trained(found)
+        if plain is not None:
+            yield path.parent, decision(experiment | {"settings": plain["settings"]}), plain
+
+
+def as_trained(found: Record) -> Record | None:
+    """The result of the same run without the average of its weights, which training never sees."""
+    accuracy = (found[VARIANTS_KEY] or {}).get("as_trained")
+    if accuracy is None:
+        return None
+    settings = found["settings"]
+    changed = {
+        "settings": settings | {"ema": 0.0},
+        "accuracy": accuracy,
+        VARIANTS_KEY: {f"averaged by {settings['ema']}": found["accuracy"]},
+    }
+    return found | dict.fromkeys(("forgetting", "bwt", "fwt")) | changed
+
+
+def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
+    return ((what, found) for _, what, found in finished(runs))
+
+
+def folders_of(rows: Iterable[Row], runs: Path) -> list[Path]:
+    """The run folders below ``runs`` that these rows are about; a row may also stand for a line of a file."""
+    wanted = {decision(row.experiment.identity()) for row in rows}
+    return list(dict.fromkeys(folder for folder, what, _ in finished(runs) if what in wanted))
+
+
+def read_lines(path: Path) -> list[Record]:
+    """The lines of a results file; none where there is no file."""
+    if not path.exists():
+        return []
+    lines = []
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        try:
+            line = json.loads(text)
+        except ValueError as error:
+            raise SnclError(f"line {number} of {path} is no JSON ({error}); mend it or move the file away") from error
+        if not isinstance(line, dict) or any(field not in line for field in FIELDS):
+            raise SnclError(f"line {number} of {path} is no result; a line has {', '.join(FIELDS)}")
+        lines.append(line)
+    return lines
+
+
+def of_lines(lines: Iterable[Record]) -> Iterator[tuple[str, Record]]:
+    for line in lines:
+        decided = {key: line[key] for key in (*NAMES, *DECIDING)} | {"validation": 0.0}
+        yield decision(decided), line
+
+
+def known(runs: Path, lines: Iterable[Record]) -> Known:
+    """All results by what they are results of; a run folder goes before a line."""
+    found: Known = {}
+    for what, each in (*in_folders(runs), *of_lines(lines)):
+        found.setdefault(what, {}).setdefault(each["seed"], each)
+    return found
+
+
+def write_lines(path: Path, rows: Iterable[Row]) -> None:
+    """Replace a results file: one line a run, sorted."""
+    lines = [each | {"title": row.cell.title} for row in rows for each in row.records.values()]
+    lines.sort(key=lambda line: (line["stream"], line["method"], line["memory"], line["title"], line["seed"]))
+    text = "".join(json.dumps({field: line[field] for field in FIELDS}) + "\n" for line in lines)
+    write_atomically(path, text.encode())

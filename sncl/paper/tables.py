@@ -1,0 +1,137 @@
+"""The paper's tables: the experiments behind their cells and the numbers printed there (``paper.toml``).
+
+Two tables compare methods, two compare variants of SNCL with parts of it switched off by their neutral values.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from sncl.errors import SnclError
+from sncl.methods.table import METHODS, entry
+from sncl.runs.summary import READOUT_TITLES
+from sncl.streams.benchmarks import STREAMS
+
+PAPER_SEEDS = 10
+USUAL_METHODS = ("er", "der", "derpp", "sncl")
+Values = dict[str, dict[str, dict[str, dict[str, dict[str, list[float]]]]]]
+
+OFF = {"alpha": "0", "gamma": "0", "eta": "0", "admission": "reservoir"}
+VBS, FER, LRS = ("eta",), ("alpha", "gamma"), ("admission",)
+NO_GATES = {"eta": "0", "cut": "0", "handover": "0"}  # the last two mean nothing then, and would tell equal runs apart
+
+
+def with_only(*parts: str) -> dict[str, str]:
+    """The changes that leave these parts of SNCL as they are and switch the others off."""
+    changes = {name: neutral for name, neutral in OFF.items() if name not in parts}
+    return changes | NO_GATES if "eta" in changes else changes
+
+
+# The paper counts the labels of the memory (alpha) to FER. "+labels" and "+features", which it has not, take FER apart.
+VARIANTS: dict[str, dict[str, dict[str, str]]] = {
+    "ablation": {
+        "baseline": with_only(),
+        "+labels": with_only("alpha"),
+        "+features": with_only("gamma"),
+        "+VBS": with_only(*VBS),
+        "+FER": with_only(*FER),
+        "+LRS": with_only(*LRS),
+        "+VBS+FER": with_only(*VBS, *FER),
+        "+VBS+LRS": with_only(*VBS, *LRS),
+        "+FER+LRS": with_only(*FER, *LRS),
+        "SNCL": with_only(*VBS, *FER, *LRS),
+    },
+    "layers": {
+        "baseline": with_only(),
+        "FER-on-layer1": {**NO_GATES, "features": "layer1"},
+        "VBS+FER-on-layer1": {"features": "layer1"},
+        "FER-on-layer2": {**NO_GATES, "features": "layer2"},
+        "VBS+FER-on-layer2": {"features": "layer2"},
+        "FER-on-layer1&2": NO_GATES,
+        "VBS+FER-on-layer1&2": {},
+    },
+}
+
+
+class Published(NamedTuple):
+    """A number of the paper; the deviation is None where none is printed."""
+
+    mean: float
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment of a table, over all seeds; ``settings`` are changes as ``--set`` takes them."""
+
+    title: str
+    stream: str
+    method: str
+    memory: int
+    settings: dict[str, str]
+    paper: dict[str, Published]  # by read-out
+
+
+@cache
+def values() -> Values:
+    """table -> stream -> row -> memory -> read-out -> mean and, where printed, deviation."""
+    return tomllib.loads(files("sncl.paper").joinpath("paper.toml").read_text())
+
+
+def published(table: str, stream: str, row: str, memory: int) -> dict[str, Published]:
+    """What the paper prints for this row, by read-out; empty where it prints nothing."""
+    printed = values()[table][stream].get(row, {}).get(str(memory), {})
+    return {readout: Published(*numbers) for readout, numbers in printed.items()}
+
+
+def printed_readouts(table: str, stream: str) -> list[str]:
+    """The read-outs this table has for this stream, in the usual order."""
+    rows = values()[table][stream].values()
+    present = {readout for memories in rows for numbers in memories.values() for readout in numbers}
+    return [readout for readout in READOUT_TITLES if readout in present]
+
+
+def usual_streams(table: str) -> list[str]:
+    """Those that need no GPU."""
+    return [stream for stream in values()[table] if STREAMS[stream].network == "mlp"]
+
+
+def cells(
+    table: str, streams: Collection[str] = (), methods: Collection[str] = (), memories: Collection[int] = ()
+) -> list[Cell]:
+    """The cells of a table by stream, memory and row. What is not chosen is the usual: see the functions above."""
+    if table not in values():
+        raise SnclError(f"there is no table {table!r}; the known ones are {', '.join(values())}")
+    for stream in streams:
+        if stream not in values()[table]:
+            raise SnclError(f"{table} has no stream {stream!r}; it has {', '.join(values()[table])}")
+    if methods and table in VARIANTS:
+        raise SnclError(f"the rows of {table} are variants of sncl; --method is for table1 and table2")
+    for memory in memories:
+        if memory < 1:
+            raise SnclError(f"--memory is at least 1 sample, not {memory}")
+    for method in methods:
+        entry(method)
+    if table in VARIANTS:
+        rows = [(title, title, "sncl", settings) for title, settings in VARIANTS[table].items()]
+    else:
+        chosen = methods or USUAL_METHODS
+        rows = [(method, each.title, method, {}) for method, each in METHODS.items() if method in chosen]
+    return [
+        Cell(title, stream, method, memory, settings, published(table, stream, row, memory))
+        for stream in values()[table]
+        if stream in (streams or usual_streams(table))
+        for memory in (0, *sorted(memories or printed_memories(table, stream)))
+        for row, title, method, settings in rows
+        if METHODS[method].memory == (memory > 0)
+    ]
+
+
+def printed_memories(table: str, stream: str) -> set[int]:
+    """The sizes of the memory this table has for this stream."""
+    return {int(memory) for memories in values()[table][stream].values() for memory in memories} - {0}

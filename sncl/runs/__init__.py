@@ -1,0 +1,1 @@
+"""A run: its identity, its settings, performing it, its result, and loading it again."""

@@ -1,0 +1,101 @@
+"""From the folder of a finished run back to its trained network and its stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sncl.errors import SnclError
+from sncl.methods.method import Method
+from sncl.runs.experiment import (
+    EXPERIMENT,
+    PATH,
+    PROTOCOL,
+    RESULT,
+    Experiment,
+    make_learner,
+    make_stream,
+    stored_result,
+)
+from sncl.streams.stream import Stream
+from sncl.streams.user.data import UserData
+from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.learner import Learner, choose_device
+from sncl.training.run import CHECKPOINT, TASK_NETWORK
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: where it lies, what it was, what it scored, and its learner, ready to predict."""
+
+    folder: Path
+    experiment: Experiment
+    result: dict[str, Any]
+    stream: Stream
+    learner: Learner
+
+    def after_task(self, task: int) -> Learner | None:
+        """The learner as it was right after a task, counted from 1; None if the run did not keep it."""
+        path = self.folder / TASK_NETWORK.format(task)
+        if not path.exists():
+            return None
+        state, description = read_checkpoint(path)
+        if description.get("experiment") != self.experiment.identity():
+            raise SnclError(f"{path} belongs to another experiment than {self.folder / EXPERIMENT}")
+        learner = make_learner(elsewhere(self.experiment, str(self.learner.device)), self.stream)
+        learner.restore_network(state, description["learner"])
+        learner.settle()
+        return learner
+
+    def refuse_own_predictions(self) -> None:
+        """Refuse a method that predicts by anything but the softmax of its network's logits."""
+        if type(self.learner.method).predict is not Method.predict:
+            raise SnclError(
+                f"{self.folder}: {self.experiment.method} predicts in its own way, not by the logits of its network, "
+                "so this analysis would not be about it"
+            )
+
+
+def elsewhere(experiment: Experiment, device: str) -> Experiment:
+    """The same experiment where it is analysed: nothing is trained, so precision and engine do not matter."""
+    return replace(experiment, device=device, precision="float32", engine="eager")
+
+
+def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Trained:
+    """The trained network and the stream of a finished run, on ``device``.
+
+    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. A person's own data are
+    where they were, or at ``data``.
+    """
+    for name in (EXPERIMENT, CHECKPOINT):
+        if not (folder / name).exists():
+            raise SnclError(f"{folder} is no run folder of sncl train: it has no {name}")
+    identity = read_json(folder / EXPERIMENT)
+    path = identity.pop(PATH, None) if isinstance(identity, dict) else None
+    state, description = read_checkpoint(folder / CHECKPOINT)
+    if description.get("experiment") != identity:
+        raise SnclError(f"{folder / CHECKPOINT} belongs to another experiment than {folder / EXPERIMENT}")
+    names = {key: value for key, value in identity.items() if key != "protocol"}
+    try:
+        if names.get("user_data") is not None:
+            names["user_data"] = UserData(**names["user_data"], path=str(path if data is None else data.resolve()))
+        experiment = Experiment(**names)
+    except TypeError as error:
+        raise SnclError(f"{folder} was made by another version of sncl ({error})") from error
+    if identity.get("protocol") != PROTOCOL:
+        raise SnclError(f"{folder} has protocol {identity.get('protocol')}, and this sncl has {PROTOCOL}")
+    result = stored_result(experiment, folder)
+    if result is None:
+        raise SnclError(f"the run in {folder} is not finished; give the same sncl train command again to finish it")
+    here = elsewhere(experiment, str(choose_device(device)))
+    stream = make_stream(here, data)
+    manifest = result.get("manifest")
+    if not isinstance(manifest, dict) or not isinstance(result.get("accuracy"), dict):
+        raise SnclError(f"{folder / RESULT} is damaged; move it away to have it written again")
+    if manifest.get("data") != stream.source_fingerprint:
+        raise SnclError(f"{folder} was trained on other data than those found here; name their folder with --data")
+    learner = make_learner(here, stream)
+    learner.restore_network(state, description["learner"])
+    learner.settle()
+    return Trained(folder, experiment, result, stream, learner)

@@ -1,0 +1,1 @@
+"""The data sets of the benchmarks: reading, fetching and decoding them."""

@@ -1,0 +1,130 @@
+"""The data sets, by name: uint8 images and labels, read from the files as their authors publish them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.streams.datasets import cifar10, digits, mnist, tiny_imagenet
+from sncl.streams.datasets.images import Images
+
+Progress = Callable[[int, int], None]
+HASHED_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A data set in memory, or (``mapped``) in files that are read as they are used.
+
+    Images are uint8 [rows, channels, height, width], labels int64 [rows]. A person's own data may also be images
+    of floats or numbers [rows, columns]; they have ``names`` for their classes and, where rows lie in domains, the
+    number of the domain of each row and ``domain_names``.
+    """
+
+    name: str
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    classes: int
+    mapped: bool = False
+    names: tuple[str, ...] = ()
+    train_domain: Tensor | None = None
+    test_domain: Tensor | None = None
+    domain_names: tuple[str, ...] = ()
+
+    def fingerprint(self) -> str:
+        """SHA-256 over shapes, images and labels: equal for equal data, wherever and in whatever files it lies."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        if self.names:
+            digest.update(json.dumps([self.names, self.domain_names]).encode())
+        domains = [each for each in (self.train_domain, self.test_domain) if each is not None]
+        for tensor in (self.train_x, self.train_y, self.test_x, self.test_y, *domains):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            for rows in torch.split(tensor, HASHED_AT_ONCE):
+                digest.update(rows.contiguous().cpu().numpy().data)
+        return digest.hexdigest()
+
+
+class Reader(NamedTuple):
+    """How one data set is found under a root, read from where it was found, and what to put there."""
+
+    find: Callable[[Path], Path | None]
+    read: Callable[[Path, Progress | None], Images]
+    expected: str
+    classes: int
+    mapped: bool = False
+
+
+class Found(NamedTuple):
+    """Whether a data set is there, where, and what it consists of."""
+
+    name: str
+    present: bool
+    path: str
+    detail: str
+
+
+READERS = {
+    "mnist": Reader(mnist.find, lambda path, _: mnist.read(path), mnist.EXPECTED, mnist.CLASSES),
+    "cifar10": Reader(cifar10.find, lambda path, _: cifar10.read(path), cifar10.EXPECTED, cifar10.CLASSES),
+    "tiny-imagenet": Reader(
+        tiny_imagenet.find, tiny_imagenet.read, tiny_imagenet.EXPECTED, tiny_imagenet.CLASSES, mapped=True
+    ),
+    "digits": Reader(digits.find, lambda path, _: digits.read(path), digits.EXPECTED, digits.CLASSES),
+}
+
+
+def data_root(given: Path | None = None) -> Path:
+    """The folder the data sets lie in: the one given, else SNCL_DATA, else the user's cache folder."""
+    if given is not None:
+        return Path(given)
+    from_environment = os.environ.get("SNCL_DATA")
+    if from_environment:
+        return Path(from_environment)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("sncl")
+
+
+def load(name: str, root: Path, progress: Progress | None = None) -> Source:
+    """The data set of this name under ``root``; ``progress(done, all)`` follows a decoding that takes minutes."""
+    if name not in READERS:
+        raise SnclError(f"There is no data set '{name}'; the known ones are {', '.join(READERS)}.")
+    reader = READERS[name]
+    path = reader.find(root)
+    if path is None:
+        raise SnclError(_missing(name, reader, root))
+    return Source(name, *reader.read(path, progress), classes=reader.classes, mapped=reader.mapped)
+
+
+def inventory(root: Path) -> list[Found]:
+    """Which data sets are there, by looking for their files only."""
+    places = {name: reader.find(root) for name, reader in READERS.items()}
+    return [
+        Found(name, path is not None, str(path or root), "found" if path else f"expects {READERS[name].expected}")
+        for name, path in places.items()
+    ]
+
+
+def _missing(name: str, reader: Reader, root: Path) -> str:
+    if name == "digits":
+        return digits.MISSING
+    return (
+        f"The data set '{name}' is not in {root}: it needs {reader.expected} there, so run 'sncl data fetch {name}', "
+        "or name the folder that has it with --data or the variable SNCL_DATA."
+    )

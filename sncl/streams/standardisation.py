@@ -1,0 +1,62 @@
+"""Features of any scale brought to mean 0 and deviation 1, by what the stream has shown of them so far."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sncl.streams.transforms import Transform
+from sncl.tensors.fields import Fields
+
+FARTHEST = 10.0  # deviations from the mean: an outlier counts no more than that
+
+
+class RunningScale(Transform):
+    """(x - mean) / deviation, with both over all rows that :meth:`update` was shown, for each feature.
+
+    Features are those of a table, [rows, features]; images [rows, channels, ...] have one mean and deviation a channel.
+    A feature that has not varied so far is only centred. Rows of a memory are stored as they came and go through the
+    same scale as new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
+    (Chan, Golub and LeVeque, 1979), so a feature of 10^9 ± 1 keeps its digits; the result has the type ``dtype``.
+    """
+
+    def __init__(self, features: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
+        self.dtype = dtype
+        self.rows = torch.zeros((), dtype=torch.float64, device=device)
+        self.mean = torch.zeros(features, dtype=torch.float64, device=device)
+        self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
+        self.factor = torch.ones_like(self.mean)  # one over the deviation
+
+    def update(self, x: Tensor) -> None:
+        """Count these rows in. Values change in place, for whoever holds them."""
+        values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
+        mean = values.mean(0)
+        total = self.rows + len(values)
+        away = mean - self.mean
+        self.squares += (values - mean).square().sum(0) + away.square() * self.rows * len(values) / total
+        self.mean += away * len(values) / total
+        self.rows.copy_(total)
+        self._rescale()
+
+    def _rescale(self) -> None:
+        rows = self.rows.clamp(min=1)
+        variance = self.squares / rows
+        still = variance <= (rows * self.mean * torch.finfo(torch.float64).eps).square()  # rounding of a constant
+        self.factor.copy_(torch.where(still, 1.0, variance.rsqrt()))
+
+    def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
+        return self.eval(x)
+
+    def eval(self, x: Tensor) -> Tensor:
+        shape = (-1, *[1] * (x.dim() - 2))
+        scaled = (x - self.mean.view(shape)) * self.factor.view(shape)
+        return scaled.clamp(-FARTHEST, FARTHEST).to(self.dtype)
+
+    def state(self) -> Fields:
+        return {"rows": self.rows, "mean": self.mean, "squares": self.squares}
+
+    def load(self, state: Fields) -> None:
+        self.rows.copy_(state["rows"])
+        self.mean.copy_(state["mean"])
+        self.squares.copy_(state["squares"])
+        self._rescale()

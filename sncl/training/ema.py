@@ -1,0 +1,66 @@
+"""A slow copy of a network: the exponential moving average of its weights, to predict with.
+
+Late in a stream a network is always fresh from its last batches. Its average over the last thousands of steps forgets
+less and jumps less, costs one fused update a step, and needs no boundaries. Training never sees it.
+
+Reference: Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992; as a slow memory for
+continual learning: Arani et al., *Learning Fast, Learning Slow* (CLS-ER), ICLR 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from sncl.tensors.fields import Fields
+
+
+class EMA:
+    """The average of every parameter and buffer of ``net`` that is no whole number.
+
+    Each update keeps ``decay`` of the average, and less at first: (1 + n) / (10 + n) in step n, so that the untrained
+    network is soon forgotten.
+    """
+
+    def __init__(self, net: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.live: Fields = {name: value for name, value in net.state_dict().items() if value.is_floating_point()}
+        self.slow: Fields = {name: value.clone() for name, value in self.live.items()}
+
+    @torch.no_grad()
+    def take_over(self, earlier: EMA) -> None:
+        """Go on from the average of the same network before it grew, whatever its tensors are called now."""
+        known = {value.data_ptr(): earlier.slow[name] for name, value in earlier.live.items()}
+        for name, value in self.live.items():
+            if value.data_ptr() in known:
+                self.slow[name].copy_(known[value.data_ptr()])
+
+    @torch.no_grad()
+    def update(self, steps: int) -> None:
+        """Take in the network as it is after so many steps."""
+        decay = min(self.decay, (1 + steps) / (10 + steps))
+        torch._foreach_lerp_(list(self.slow.values()), list(self.live.values()), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the network be its average for a while."""
+        live, slow = list(self.live.values()), list(self.slow.values())
+        with torch.no_grad():
+            kept = [value.clone() for value in live]
+            torch._foreach_copy_(live, slow)
+            try:
+                yield
+            finally:
+                torch._foreach_copy_(live, kept)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Make the network its average."""
+        torch._foreach_copy_(list(self.live.values()), list(self.slow.values()))
+
+    def load(self, values: Fields) -> None:
+        """The inverse of reading ``slow``."""
+        torch._foreach_copy_(list(self.slow.values()), [values[name] for name in self.slow])

@@ -1,0 +1,1 @@
+"""Choosing settings on held-out training data."""

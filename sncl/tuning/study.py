@@ -1,0 +1,324 @@
+"""Many trials of settings, by any number of processes: a study that Optuna keeps in a journal file.
+
+*Who works on what.* Optuna's journal says that a trial is running, not whether whoever runs it still lives. So a worker
+holds a file lock of its own for each trial it runs (``JOURNAL.running/trial-N.lock``), which the system gives back when
+the process ends, however it ends. A worker takes a trial and its lock in one piece, under the lock of the whole study
+(``JOURNAL.lock``); under the same lock a running trial whose lock is free has therefore been left by its process. It is
+marked as failed, and its parameters are queued anew. Machines that share the folder share the study if its file system
+knows locks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from filelock import FileLock, Timeout
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, TrialState
+
+from sncl.errors import Diverged, SnclError
+from sncl.runs.experiment import perform
+from sncl.runs.settings import Settings
+from sncl.runs.summary import spread
+from sncl.training.run import Moment, Watch, sparingly
+from sncl.tuning.search import Choices, Range, Search, Trial, ranking, rounded, write_files
+
+NAME = "sncl tune"
+STATES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+}
+ATTEMPTS = 5  # at parameters whose process was killed: they may be what kills it
+TRIALS_BEFORE_PRUNING = 5
+TASKS_BEFORE_PRUNING = 1
+PATIENCE = 0.3  # seconds until a worker looks again whether there is a trial to take
+
+Report = Callable[["Standing"], None]
+Progress = Callable[[str, Moment], None]  # a seed of a trial, and how far it is
+
+
+@dataclass(frozen=True)
+class Job:
+    """A study, as every process that joins it is told: what is searched, where it is kept, how many trials it has."""
+
+    search: Search
+    storage: Path
+    out: Path
+    trials: int
+    data: Path | None = None
+
+
+class Standing(NamedTuple):
+    """How far a study is, and how far whoever says so is with a trial."""
+
+    finished: int
+    best: float | None
+    trial: str = ""  # which one, and which seed of it
+    moment: Moment | None = None
+
+
+class JournalLock(JournalFileOpenLock):
+    """The study's own lock in place of Optuna's, which stays for half a minute behind a process that was killed."""
+
+    def __init__(self, lock: FileLock) -> None:
+        self.lock = lock
+
+    def acquire(self) -> bool:
+        self.lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self.lock.release()
+
+
+class RoundingSampler(optuna.samplers.TPESampler):
+    """Optuna's usual sampler, with two significant digits, so that it learns from what was run."""
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        drawn = super().sample_relative(study, trial, search_space)
+        return {name: within(value, search_space[name]) for name, value in drawn.items()}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        drawn = super().sample_independent(study, trial, param_name, param_distribution)
+        return within(drawn, param_distribution)
+
+
+class LatestMedianPruner(optuna.pruners.MedianPruner):
+    """Stops a trial whose latest value lies below the median of the others after the same task.
+
+    Optuna's own compares a trial's best value so far. On a stream that is the one after the first task, from which the
+    average only falls, so nothing would ever be stopped.
+    """
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        latest = copy(trial)
+        latest.intermediate_values = dict(sorted(trial.intermediate_values.items())[-1:])
+        return super().prune(study, latest)
+
+
+def within(value: Any, where: BaseDistribution) -> Any:
+    """A drawn number, rounded, and not over the ends of its range."""
+    return min(max(rounded(value), where.low), where.high) if isinstance(where, FloatDistribution) else value
+
+
+def distribution(where: Range | Choices) -> BaseDistribution:
+    if isinstance(where, Choices):
+        return CategoricalDistribution(where.values)
+    if isinstance(where.low, int) and isinstance(where.high, int):
+        return IntDistribution(where.low, where.high, log=where.log)
+    return FloatDistribution(where.low, where.high, log=where.log)
+
+
+class Study:
+    """One worker's hold on a study; every thread and every process has its own."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.search = job, job.search
+        self.distributions = {key: distribution(where) for key, where in job.search.space.items()}
+        self.running = job.storage.with_name(job.storage.name + ".running")
+        job.storage.parent.mkdir(parents=True, exist_ok=True)
+        self.lock = FileLock(job.storage.with_name(job.storage.name + ".lock"))
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        with self.lock:
+            mend(job.storage)
+            try:
+                self.storage = JournalStorage(JournalFileBackend(str(job.storage), JournalLock(self.lock)))
+                self.study = optuna.create_study(
+                    storage=self.storage,
+                    pruner=LatestMedianPruner(TRIALS_BEFORE_PRUNING, TASKS_BEFORE_PRUNING),
+                    study_name=NAME,
+                    direction="maximize",
+                    load_if_exists=True,
+                )
+            except (ValueError, KeyError, TypeError, AssertionError) as error:
+                raise SnclError(f"{job.storage} is damaged; choose another --storage to start over") from error
+            if "identity" not in self.study.user_attrs:
+                if not self.study.trials:
+                    self.study.enqueue_trial(job.search.default(), {"default": True})
+                self.study.set_user_attr("identity", job.search.identity())
+            self.compare(self.study.user_attrs["identity"])
+
+    def compare(self, there: dict[str, Any]) -> None:
+        """Refuse to add trials that could not be compared with those that are there."""
+        here = self.search.identity()
+        for key in here | there:
+            if here.get(key) != there.get(key):
+                raise SnclError(
+                    f"{self.job.storage} holds another study: {key} is {there.get(key, 'not there')}, and here it is "
+                    f"{here.get(key, 'not there')}; choose another --storage, or ask for what it was made with"
+                )
+
+    def trials(self) -> list[Trial]:
+        """Every trial there is, as plain values."""
+        found = []
+        for each in self.study.get_trials(deepcopy=False):
+            outcome = each.user_attrs.get("outcome", {})
+            found.append(
+                Trial(
+                    number=each.number,
+                    state=STATES[each.state],
+                    params=parameters(each),
+                    scores=outcome.get("scores", []),
+                    seconds=outcome.get("seconds"),
+                    reason=outcome.get("reason"),
+                    default=each.user_attrs.get("default", False),
+                )
+            )
+        return found
+
+    def standing(self) -> Standing:
+        trials = self.trials()
+        finished = sum(trial.state in ("complete", "pruned") for trial in trials)
+        return Standing(finished, next((trial.score for trial in ranking(trials)), None))
+
+    def close(self) -> list[Trial]:
+        """All trials, written down once more; the folder of those that run goes if there are none."""
+        with self.lock:
+            self.write()
+            with suppress(OSError):
+                self.running.rmdir()
+            return self.trials()
+
+    def write(self) -> None:
+        write_files(self.search, self.trials(), self.job.trials, self.job.out)
+
+    def work(self, report: Report) -> None:
+        """Take one trial after the other until enough are finished, whoever finishes them."""
+        while (standing := self.standing()).finished < self.job.trials:
+            report(standing)
+            trial = self.take()
+            if trial is None:
+                time.sleep(PATIENCE)  # others work on the last ones, and may be killed
+            else:
+                self.perform(trial, partial(tell, report, standing))
+        report(standing)
+
+    def take(self) -> optuna.Trial | None:
+        """The next trial, with its lock; None while those that are being worked on would be enough."""
+        with self.lock:
+            self.running.mkdir(exist_ok=True)
+            self.revive()
+            everything = self.study.get_trials(deepcopy=False)
+            if sum(trial.state not in (TrialState.WAITING, TrialState.FAIL) for trial in everything) >= self.job.trials:
+                return None
+            self.study.sampler = RoundingSampler(seed=len(everything))  # no two trials are drawn alike
+            trial = self.study.ask(self.distributions)
+            self.own = self.lock_of(trial.number)
+            self.own.acquire()
+            return trial
+
+    def lock_of(self, number: int) -> FileLock:
+        return FileLock(self.running / f"trial-{number}.lock", timeout=0)
+
+    def revive(self) -> None:
+        """Queue anew what a process that is no more was working on. Needs the lock of the study."""
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            with suppress(Timeout), self.lock_of(trial.number):  # someone who works on it holds its lock
+                self.give_up(trial.number, "its process was killed", attempt=trial.user_attrs.get("attempt", 1) + 1)
+
+    def give_up(self, number: int, reason: str, attempt: int) -> None:
+        """Queue a trial's parameters and mark it as failed, in the order that loses nothing. Needs the study's lock."""
+        trial = self.study.get_trials(deepcopy=False)[number]
+        if attempt <= ATTEMPTS:
+            notes = {"attempt": attempt, "default": trial.user_attrs.get("default", False)}
+            self.study.enqueue_trial(parameters(trial), notes)
+        self.end(number, TrialState.FAIL, {"reason": reason})
+
+    def end(self, number: int, state: TrialState, outcome: dict[str, Any], value: float | None = None) -> None:
+        """Store what came of a trial and remove its files. Needs the lock of the study."""
+        study = self.storage.get_study_id_from_name(NAME)
+        trial = self.storage.get_trial_id_from_study_id_trial_number(study, number)
+        self.storage.set_trial_user_attr(trial, "outcome", outcome)
+        self.study.tell(number, value, state=state)
+        shutil.rmtree(self.running / f"trial-{number}", ignore_errors=True)
+        (self.running / f"trial-{number}.lock").unlink(missing_ok=True)
+        self.write()
+
+    def perform(self, trial: optuna.Trial, report: Progress) -> None:
+        """Run a trial and store what comes of it. One that diverges counts as pruned, so that the sampler avoids it."""
+        begun = time.monotonic()
+        scores: list[float] = []
+        reason, state = None, TrialState.COMPLETE
+        try:
+            try:
+                reason = self.score(trial, scores, report)
+            except (Diverged, optuna.TrialPruned) as error:
+                reason, state = str(error), TrialState.PRUNED
+            outcome = {"scores": scores, "seconds": round(time.monotonic() - begun, 3), "reason": reason}
+            with self.lock:
+                value = spread(scores)[0] if state == TrialState.COMPLETE else None
+                self.end(trial.number, state, outcome, value)
+        except BaseException as error:  # Ctrl-C, or what no other parameters would change
+            with self.lock:
+                reason = " ".join(["broken off:", type(error).__name__, str(error)])
+                self.give_up(trial.number, reason, attempt=trial.user_attrs.get("attempt", 1))
+            raise
+        finally:
+            self.own.release()
+
+    def score(self, trial: optuna.Trial, scores: list[float], report: Progress) -> str | None:
+        """Append the final validation accuracy of each seed, by the first read-out; what there is to say about it."""
+        params = dict(trial.params)
+        for earlier in self.trials():
+            if earlier.state == "complete" and earlier.params == params:  # a run is decided by its settings and seed
+                scores += earlier.scores
+                return f"the same as trial {earlier.number}"
+        for seed in range(self.search.seeds):
+            tell = sparingly(partial(report, f"trial {trial.number}, seed {seed}"))
+
+            def watch(moment: Moment, first: bool = seed == 0, tell: Watch = tell) -> None:
+                tell(moment)
+                if moment.accuracy and first:
+                    trial.report(next(iter(moment.accuracy.values())), moment.task)
+                    done = self.search.seeds == 1 and moment.task == moment.tasks - 1
+                    if trial.should_prune() and not done and not trial.user_attrs.get("default"):
+                        raise optuna.TrialPruned(f"below the median of the other trials after task {moment.task + 1}")
+
+            folder = self.running / f"trial-{trial.number}" / f"seed-{seed}"
+            result = perform(self.search.experiment(params, seed), folder, self.job.data, watch)
+            scores.append(next(iter(result["accuracy"].values())))
+        return None
+
+
+def tell(report: Report, standing: Standing, trial: str, moment: Moment) -> None:
+    report(standing._replace(trial=trial, moment=moment))
+
+
+def parameters(trial: FrozenTrial) -> Settings:
+    """The values of the searched settings: those it was queued with, or those that were drawn."""
+    return dict(trial.system_attrs.get("fixed_params", {})) | dict(trial.params)
+
+
+def mend(journal: Path) -> None:
+    """Refuse a file that is something else, and cut off a last line that was not written to its end."""
+    if not journal.exists():
+        return
+    content = journal.read_bytes()
+    if content and not content.startswith(b'{"op_code"'):
+        raise SnclError(f"{journal} is not a journal of sncl tune; choose another --storage")
+    if content and not content.endswith(b"\n"):
+        os.truncate(journal, content.rfind(b"\n") + 1)
+
+
+def take_trials(job: Job, report: Report) -> None:
+    """What one worker does, in a process or thread of its own."""
+    Study(job).work(report)

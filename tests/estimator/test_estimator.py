@@ -1,0 +1,460 @@
+"""The scikit-learn estimators: scikit-learn's own checks, and what continual learning adds to them."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import pickle
+import pickletools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from resuming import same
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import Tensor, nn
+
+import sncl.estimator.classifier
+from sncl import ContinualClassifier, Learner, SNCLClassifier, SnclError
+from sncl.errors import BadInput, Diverged
+from sncl.methods.table import METHODS
+
+Estimator = ContinualClassifier | SNCLClassifier
+SMALL: dict[str, Any] = {"memory": 30, "replay": 8, "batch_size": 8, "epochs": 3, "hidden": 16, "random_state": 0}
+USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
+
+
+@parametrize_with_checks([SNCLClassifier(hidden=32, epochs=5), ContinualClassifier(hidden=32, epochs=5)])
+def test_scikit_learns_own_checks(estimator: Estimator, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [SNCLClassifier(), *(ContinualClassifier(name, settings=None) for name in ("derpp", "er", "er-ace", "sgd", "oewc"))]
+)
+def test_scikit_learns_own_checks_with_the_defaults(estimator: Estimator, check: Any) -> None:
+    check(estimator)
+
+
+def blobs(rows: int = 120, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    numbers = np.random.default_rng(seed)
+    centres = 4 * numbers.normal(size=(classes, 6))
+    y = numbers.integers(classes, size=rows)
+    return centres[y] + numbers.normal(size=(rows, 6)), y
+
+
+def models() -> list[Estimator]:
+    averaged = ContinualClassifier("derpp", ema=0.9, **SMALL)
+    return [SNCLClassifier(**SMALL), averaged, ContinualClassifier("sgd", **SMALL)]
+
+
+# --- learning ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model._choice()[0])
+def test_classes_of_any_kind_come_at_any_time(model: Estimator) -> None:
+    X, y = blobs()
+    names = np.array(["kiwi", "fig", "watermelon", "apple"])
+    for number in range(4):  # not in the order of the alphabet
+        model.partial_fit(X[y == number], names[y[y == number]])
+        assert model.classes_.tolist() == sorted(names[: number + 1])
+        answers = model.predict_proba(X)
+        assert answers.shape == (120, number + 1)
+        np.testing.assert_allclose(answers.sum(1), 1)
+        assert (model.predict(X) == model.classes_[answers.argmax(1)]).all()
+    assert model.learner_.grown == [2, 3, 4]
+    assert model.score(X[y == 3], names[y[y == 3]]) > 0.9
+
+
+def test_replay_remembers_where_plain_training_forgets() -> None:
+    X, y = load_digits(return_X_y=True)
+    scores = {}
+    for method in ("derpp", "sgd"):
+        model = ContinualClassifier(method, memory=200, random_state=0)
+        for first in range(0, 10, 2):
+            rows = (y == first) | (y == first + 1)
+            model.partial_fit(X[rows], y[rows])
+        scores[method] = model.score(X, y)
+    assert scores["derpp"] > 0.7 > 0.4 > scores["sgd"]
+
+
+def test_announced_classes_make_one_layer() -> None:
+    X, y = blobs()
+    model = ContinualClassifier(**SMALL).partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2, 3])
+    model.partial_fit(X[y > 1], y[y > 1])
+    assert model.learner_.grown == [] and model.learner_.outputs == 4
+    model.partial_fit(X[:9], y[:9], classes=[9, 7, 0, 1, 2, 3])
+    assert model.learner_.grown == [6] and model.classes_.tolist() == [0, 1, 2, 3, 7, 9]
+    with pytest.raises(ValueError, match=r"y has the label 5, which is not one of the classes \[6\]"):
+        model.partial_fit(X[:2], [5, 6], classes=[6])
+    assert model.classes_.tolist() == [0, 1, 2, 3, 7, 9]
+
+
+def test_old_answers_change_only_by_the_new_classes_share() -> None:
+    X, y = blobs()
+    model = ContinualClassifier("er", **SMALL).fit(X[y < 3], y[y < 3])
+    before = model.predict_proba(X)
+    model._meet(np.array([-5]))  # takes the first place among the sorted classes
+    after = model.predict_proba(X)
+    assert model.classes_.tolist() == [-5, 0, 1, 2]
+    np.testing.assert_allclose(after[:, 1:] / after[:, 1:].sum(1, keepdims=True), before, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", USABLE)
+def test_every_usable_method_works_as_an_estimator(method: str) -> None:
+    X, y = blobs(60)
+    settings = {"anchor_steps": 2} if method == "hal" else None
+    model = ContinualClassifier(method, settings=settings, **SMALL | {"epochs": 1}).fit(X[y < 3], y[y < 3])
+    assert model.predict(X).shape == (60,)
+    model.partial_fit(X, y).partial_fit(X, y)
+    if model.learner_.method.needs_boundaries:
+        assert model.learner_.tasks == 1  # fit is a task
+        model.boundary(X, y)
+        assert model.learner_.tasks == 2
+    assert (model.predict(X[y == 3]) == 3).any()
+
+
+def test_raw_features_of_any_scale_learn_as_standardised_ones() -> None:
+    X, y = load_wine(return_X_y=True)
+    wild = X * np.logspace(-9, 9, 13) + np.logspace(0, 12, 13)
+    for model in (ContinualClassifier(random_state=0),):
+        raw, plain = (
+            cross_val_score(model, wild, y, cv=3),
+            cross_val_score(model, StandardScaler().fit_transform(X), y, cv=3),
+        )
+        assert raw.mean() > 0.93 and plain.mean() > 0.93
+
+
+def test_remembered_rows_are_raw() -> None:
+    X, y = blobs()
+    model = ContinualClassifier("er", **SMALL | {"memory": 500, "epochs": 1}).fit(1e6 * X + 1e9, y)
+    memory = model.learner_.memory
+    assert memory is not None and memory.fields["x"].dtype == torch.float64
+    stored = memory.content()["x"].numpy()
+    np.testing.assert_array_equal(stored[stored[:, 0].argsort()], (1e6 * X + 1e9)[X[:, 0].argsort()])
+
+
+def test_parameters_reach_the_learner() -> None:
+    X, y = blobs()
+    given = SMALL | {"hidden": (7, 5), "lr": 0.01, "ema": 0.9}
+    model = SNCLClassifier(alpha=0.0, eta=0.0, settings={"features": "1"}, **given)
+    model.fit(X, y)
+    method: Any = model.learner_.method
+    assert (method.alpha, method.eta, method.features, method.release) == (0.0, 0.0, "1", 0.2)
+    assert (model.learner_.lr, model.learner_.replay, model.learner_.ema) == (0.01, 8, 0.9)
+    widths = [layer.out_features for layer in model.learner_.body.modules() if isinstance(layer, nn.Linear)]
+    assert widths == [7, 5, 4]
+
+
+def test_the_random_state_decides_everything() -> None:
+    X, y = blobs()
+    answers = [ContinualClassifier(**SMALL | {"random_state": seed}).fit(X, y).predict_proba(X) for seed in (1, 1, 2)]
+    assert (answers[0] == answers[1]).all() and (answers[0] != answers[2]).any()
+
+
+# --- inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_data_frames_keep_their_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = blobs()
+    frame = pandas.DataFrame(X, columns=list("abcdef"))
+    model = ContinualClassifier(**SMALL).partial_fit(frame, pandas.Series(y).map({0: "a", 1: "b", 2: "c", 3: "d"}))
+    assert model.feature_names_in_.tolist() == list("abcdef") and model.classes_.tolist() == list("abcd")
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.partial_fit(frame[list("fedcba")], ["a"] * 120)
+
+
+def test_tensors_are_arrays() -> None:
+    X, y = blobs()
+    first = ContinualClassifier(**SMALL).fit(X, y)
+    second = ContinualClassifier(**SMALL).fit(torch.from_numpy(X).requires_grad_(), torch.from_numpy(y))
+    assert same(first.learner_, second.learner_)
+
+
+class Images(nn.Module):
+    """Takes [rows, height, width] or [rows, channels, height, width]."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.flat = len(shape) == 2
+        self.layers = nn.Sequential(
+            nn.Conv2d(1 if self.flat else shape[0], 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.LazyLinear(classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.layers(x[:, None] if self.flat else x)
+        return logits
+
+
+def images(shape: tuple[int, ...], classes: int) -> nn.Module:
+    net = Images(shape, classes)
+    net.eval()(torch.zeros(1, *shape))
+    return net.train()
+
+
+def test_images_for_a_network_that_takes_them() -> None:
+    digits = load_digits()
+    y = digits.target[:200]
+    for X in (digits.images[:200], digits.images[:200, None], digits.images[:200, None].astype(np.uint8)):
+        model = SNCLClassifier(network=images, random_state=0, epochs=5, batch_size=33).fit(X, y)  # leaves 2 rows over
+        assert model.score(X, y) > 0.8
+        with pytest.raises(SnclError, match=r"inputs have the shape .* as in the first batch"):
+            model.predict(X[..., :5])
+    with pytest.raises(ValueError, match="Found array with dim 3"):
+        SNCLClassifier().fit(digits.images, digits.target)
+
+
+def test_a_single_row_is_never_left_alone() -> None:
+    X, y = blobs(33)
+
+    def net(features: int, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+
+    model = ContinualClassifier("er", network=net, **SMALL).fit(X, y)
+    assert model.learner_.steps == 3 * 4
+
+
+def test_a_module_is_copied_and_may_have_outputs_to_spare() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 10))
+    before = copy.deepcopy(net.state_dict())
+    X, y = blobs()
+    model = ContinualClassifier("er", network=net, **SMALL).fit(X[y < 3], y[y < 3])
+    model.partial_fit(X, y)
+    assert model.learner_.outputs == 10 and model.learner_.grown == [] and model.predict_proba(X).shape == (120, 4)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    few = ContinualClassifier("er", network=nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)), **SMALL).fit(
+        X, y
+    )
+    assert few.learner_.grown == [4]
+
+
+# --- what newcomers get wrong ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"X": lambda X: np.where(X > 0, X, np.nan)}, "Input X contains NaN"),
+        ({"X": lambda X: np.where(X > 0, X, np.inf)}, "Input X contains infinity"),
+        ({"X": lambda X: X[:, 0]}, r"Expected 2D array, got 1D array instead"),
+        ({"X": lambda X: X[:0], "y": lambda y: y[:0]}, r"Found array with 0 sample\(s\)"),
+        ({"y": lambda y: None}, "requires y to be passed, but the target y is None"),
+        ({"y": lambda y: y[:5]}, "inconsistent numbers of samples"),
+        ({"y": lambda y: y + 0.5}, "Unknown label type: continuous"),
+        ({"method": "magic"}, "there is no method 'magic'; the known ones are sgd"),
+        ({"method": "pnn"}, "pnn predicts only when told the task, so it is no method for an estimator; those are sgd"),
+        ({"method": "joint"}, "joint is a way to show a stream"),
+        ({"settings": {"beta": 1}}, "derpp has no setting 'beta'; it takes logits, labels"),
+        ({"epochs": 0}, "epochs is at least 1, not 0"),
+        ({"batch_size": -1}, "batch_size is at least 1, not -1"),
+        ({"memory": 0}, "a memory holds at least 1 row, not 0"),
+        ({"lr": -1.0}, "positive number, not -1"),
+        ({"lr": 1e9}, "the loss became (nan|inf); use a smaller lr than 1000000000.0"),
+        ({"network": nn.Flatten()}, "the network Flatten has no parameters"),
+        ({"network": lambda features, classes: None}, r"network is an nn\.Module or makes one .*, not NoneType"),
+        ({"network": nn.Linear(5, 4)}, r"the network Linear cannot take inputs of the shape \[6\]"),
+        ({"device": "toaster"}, "there is no device 'toaster'"),
+    ],
+)
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_mistakes_are_answered_with_a_sentence(change: dict[str, Any], sentence: str, call: str) -> None:
+    X, y = blobs()
+    options = {name: value for name, value in change.items() if name not in ("X", "y")}
+    model = ContinualClassifier(**SMALL | options)
+    with pytest.raises((SnclError, ValueError), match=sentence):
+        getattr(model, call)(change.get("X", lambda X: X)(X), change.get("y", lambda y: y)(y))
+
+
+def test_mistakes_in_a_later_call_leave_the_estimator_as_it_was() -> None:
+    X, y = blobs()
+    model = ContinualClassifier(**SMALL).fit(X, y)
+    before = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="X has 5 features, but ContinualClassifier is expecting 6 features"):
+        model.partial_fit(X[:, :5], y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.partial_fit(np.full_like(X, np.nan), y)
+    for labels, classes in ((["a"] * 120, None), (y, ["a"])):
+        with pytest.raises(BadInput, match=r"labels are <U1 such as 'a' now, but were \[0, 1, 2, 3\] so far"):
+            model.partial_fit(X, labels, classes=classes)
+    assert same(model.learner_, before.learner_) and (model.classes_ == before.classes_).all()
+
+
+def test_a_network_that_cannot_grow_says_what_to_do() -> None:
+    X, y = blobs()
+
+    def net(features: int, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(features, classes), nn.LogSoftmax(1))
+
+    model = ContinualClassifier("er", network=net, **SMALL).partial_fit(X[y < 2], y[y < 2])
+    with pytest.raises(
+        BadInput, match=r"4 classes now, and the network has 2 outputs .* name all classes at the first"
+    ):
+        model.partial_fit(X, y)
+    model = ContinualClassifier("er", network=net, **SMALL).partial_fit(X[y < 2], y[y < 2], classes=range(4))
+    assert model.partial_fit(X, y).score(X, y) > 0.8
+
+
+def test_predicting_before_learning() -> None:
+    for call in ("predict", "predict_proba", "predict_log_proba", "boundary"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(SNCLClassifier(), call)([[1.0]])
+    with pytest.raises(NotFittedError):
+        SNCLClassifier().save("nowhere")
+
+
+def test_a_memory_larger_than_the_data_is_fine_and_told_to_who_listens(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = blobs(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ContinualClassifier(**SMALL | {"memory": 5000, "epochs": 2}, verbose=1).fit(X, y)
+    assert len(model.learner_.memory or ()) == 80
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[0] for line in lines[:2]] == [f"[ContinualClassifier] pass {n} of 2" for n in (1, 2)]
+    assert lines[2:] == ["[ContinualClassifier] remembers 80 rows; there is room for 5000"]
+    ContinualClassifier(**SMALL).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
+# --- keeping -----------------------------------------------------------------------------------------------------
+
+
+def pickled(model: Estimator, folder: Path) -> Estimator:
+    return pickle.loads(pickle.dumps(model))  # type: ignore[no-any-return]
+
+
+def copied(model: Estimator, folder: Path) -> Estimator:
+    return copy.deepcopy(model)
+
+
+def saved(model: Estimator, folder: Path) -> Estimator:
+    model.save(folder / "model.safetensors")
+    return type(model).load(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("keep", [pickled, copied, saved])
+@pytest.mark.parametrize("model", models(), ids=lambda model: model._choice()[0])
+def test_what_was_kept_goes_on_bit_for_bit(model: Estimator, keep: Any, tmp_path: Path) -> None:
+    X, y = blobs()
+    unbroken, first = clone(model), clone(model)
+    for each in (unbroken, first):
+        each.partial_fit(X[y < 2], y[y < 2])
+        each.partial_fit(10 * X[y < 3][:20], y[y < 3][:20])  # has grown
+    again = keep(first, tmp_path)
+    assert (again.predict_proba(X) == unbroken.predict_proba(X)).all()
+    for each in (unbroken, again):
+        each.partial_fit(X, y)  # grows once more
+    assert same(unbroken.learner_, again.learner_)
+    assert (again.predict_proba(X) == unbroken.predict_proba(X)).all()
+    assert again.get_params() == unbroken.get_params() and again.n_features_in_ == 6
+    assert again.classes_.dtype == unbroken.classes_.dtype
+
+
+def test_changed_parameters_count_from_the_next_fit_on_also_when_unpickled(tmp_path: Path) -> None:
+    X, y = blobs()
+    model = ContinualClassifier(**SMALL).fit(X, y)
+    model.set_params(memory=7, hidden=3, lr=0.5)
+    again = pickled(model, tmp_path)
+    assert same(model.learner_, again.learner_) and again.learner_.lr == 0.1
+    assert again.fit(X, y).learner_.memory.capacity == 7
+
+
+def test_a_pickle_holds_plain_data_only() -> None:
+    X, y = blobs()
+    content = pickle.dumps(SNCLClassifier(**SMALL).fit(X, y))
+    named = [
+        argument for code, argument, _ in pickletools.genops(content) if code.name in ("SHORT_BINUNICODE", "GLOBAL")
+    ]
+    assert not any(str(name).startswith("torch") for name in named)
+    assert b"network/0.weight" in content  # as safetensors
+
+
+def test_a_file_keeps_labels_names_and_numbers_of_a_grid(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = blobs()
+    frame = pandas.DataFrame(X, columns=list("abcdef"))
+    for labels in (y.astype(str), y.astype(np.int16) * 100, y > 1, pandas.Series(y.astype(str)), y.astype(float)):
+        model = ContinualClassifier(**SMALL | {"lr": np.float64(0.05), "memory": np.int64(20), "hidden": [9, 8]})
+        model.fit(frame, labels).save(tmp_path / "model")
+        again = ContinualClassifier.load(tmp_path / "model")
+        assert again.classes_.dtype == model.classes_.dtype and (again.predict(frame) == model.predict(frame)).all()
+        assert again.feature_names_in_.tolist() == list("abcdef") and again.hidden == (9, 8)
+
+
+def test_a_file_says_what_is_wrong(tmp_path: Path) -> None:
+    X, y = blobs()
+    ContinualClassifier(**SMALL).fit(X, y).save(tmp_path / "plain")
+    with pytest.raises(SnclError, match=r"plain holds a ContinualClassifier, not a SNCLClassifier"):
+        SNCLClassifier.load(tmp_path / "plain")
+    with pytest.raises(SnclError, match="had none: leave it out"):
+        ContinualClassifier.load(tmp_path / "plain", network=nn.Linear(6, 4))
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+    model = ContinualClassifier(network=net, **SMALL).fit(X, y)
+    model.save(tmp_path / "own")
+    with pytest.raises(SnclError, match=r"had a network of its own: give it, load\(path, network=\.\.\.\)"):
+        ContinualClassifier.load(tmp_path / "own")
+    again = ContinualClassifier.load(tmp_path / "own", network=net, device="cpu")
+    assert (again.predict_proba(X) == model.predict_proba(X)).all()
+    with pytest.raises(SnclError, match="there is no checkpoint"):
+        ContinualClassifier.load(tmp_path / "nothing")
+    learner = Learner(net, "er", device="cpu")
+    learner.prepare(X)
+    learner.save(tmp_path / "learner")
+    with pytest.raises(SnclError, match="learner holds no estimator, not a ContinualClassifier"):
+        ContinualClassifier.load(tmp_path / "learner")
+
+
+def test_a_loss_that_is_no_number_is_said() -> None:
+    X, y = blobs()
+    with pytest.raises(Diverged, match="use a smaller lr"):
+        ContinualClassifier(**SMALL | {"lr": 1e6}).fit(X, y)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch's compiler
+def test_an_estimator_of_a_gpu_answers_and_goes_on_elsewhere(tmp_path: Path) -> None:
+    X, y = blobs()
+    model = SNCLClassifier(**SMALL, device="cuda").fit(X[y < 3], y[y < 3])
+    model.partial_fit(X, y)
+    again = pickled(model, tmp_path)
+    model.save(tmp_path / "model")
+    here = SNCLClassifier.load(tmp_path / "model", device="cpu")
+    np.testing.assert_allclose(here.predict_proba(X), model.predict_proba(X), atol=1e-3)
+    assert here.partial_fit(X, y).score(X, y) > 0.8
+    model.partial_fit(X, y)
+    assert same(model.learner_, again.partial_fit(X, y).learner_)
+
+
+# --- beside other tools of scikit-learn --------------------------------------------------------------------------
+
+
+def test_pipelines_and_grid_search() -> None:
+    X, y = blobs()
+    model = make_pipeline(FunctionTransformer(), SNCLClassifier(**SMALL))
+    assert model.fit(X, y).score(X, y) > 0.9
+    grid = GridSearchCV(
+        make_pipeline(StandardScaler(), ContinualClassifier(**SMALL)),
+        {"continualclassifier__lr": [1e-6, 0.1], "continualclassifier__hidden": [(8,), (16, 8)]},
+        cv=2,
+    ).fit(X, y)
+    assert grid.best_params_["continualclassifier__lr"] == 0.1 and grid.best_score_ > 0.85
+
+
+def test_examples_in_docstrings_run() -> None:
+    failed, attempted = doctest.testmod(sncl.estimator.classifier)
+    assert attempted > 10 and not failed

@@ -1,0 +1,418 @@
+"""An experiment from its names to its files, in this process; what it computes, against independent arithmetic."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from sncl.errors import SnclError
+from sncl.methods.table import METHODS, make
+from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan, stored_result
+from sncl.streams.benchmarks import STREAMS
+from sncl.tensors.fields import Fields, within
+from sncl.training.checkpoint import read_checkpoint
+from sncl.training.parallel import cores
+from sncl.training.run import CHECKPOINT, Moment, run
+
+DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
+
+
+def short(stream: str = "seq-digits", method: str = "er", **changed: Any) -> Experiment:
+    usual: dict[str, Any] = {"memory": 30, "device": "cpu"}
+    if stream != "digits-360":
+        usual |= {"tasks": 2, "epochs": 1}
+    if stream != "seq-digits":
+        usual |= {"settings": {"batch_size": "64"} | changed.pop("settings", {})}
+    return plan(stream, method, **(usual | changed))
+
+
+def weights(folder: Path) -> Fields:
+    return within("network", read_checkpoint(folder / CHECKPOINT)[0])
+
+
+def equal(one: Fields, other: Fields) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# --- the plan ----------------------------------------------------------------------------------------------------
+
+
+def test_what_moves_the_last_bits_belongs_to_the_experiment() -> None:
+    usual = plan("seq-digits", "er", device="cpu")
+    assert (usual.precision, usual.engine, usual.threads) == ("float32", "eager", 1)
+    other = plan("seq-digits", "er", device="cpu", threads=2)
+    assert other.threads == 2 and other.identity() != usual.identity() and other.name() != usual.name()
+    assert plan("seq-cifar10", "er", device="cpu").threads == cores()
+
+
+def test_a_run_computes_on_its_threads_and_leaves_them_as_they_were(tmp_path: Path) -> None:
+    seen = []
+    before = torch.get_num_threads()
+    experiment = plan("seq-digits", "er", tasks=1, epochs=1, device="cpu", threads=2)
+    result = perform(experiment, tmp_path / "run", watch=lambda moment: seen.append(torch.get_num_threads()))
+    assert set(seen) == {2} and torch.get_num_threads() == before and result["manifest"]["threads"] == 2
+
+
+def test_a_plan_fills_in_what_was_not_said() -> None:
+    experiment = plan("seq-digits", "derpp", device="cpu")
+    assert (experiment.memory, experiment.seed, experiment.epochs, experiment.tasks) == (200, 0, 5, 5)
+    assert set(experiment.settings) == {"lr", "batch_size", "replay", "ema", "width", "split", "logits", "labels"}
+    assert (experiment.settings["batch_size"], experiment.settings["width"], experiment.settings["split"]) == (
+        16,
+        100,
+        "5x2",
+    )
+    assert all(value for key, value in experiment.settings.items() if key != "ema")
+
+
+def test_settings_have_the_type_of_their_default() -> None:
+    given = {"lr": "1", "batch_size": "7", "split": "2x3", "labels": "1e-3"}
+    experiment = plan("seq-digits", "derpp", settings=given, device="cpu")
+    assert {key: experiment.settings[key] for key in given} == {
+        "lr": 1.0,
+        "batch_size": 7,
+        "split": "2x3",
+        "labels": 0.001,
+    }
+    assert isinstance(experiment.settings["lr"], float)
+    assert experiment.tasks == 2
+
+
+@pytest.mark.parametrize("method", ["sgd", "joint"])
+def test_a_method_without_memory_has_none(method: str) -> None:
+    assert plan("seq-digits", method, memory=500, device="cpu").memory == 0
+
+
+def test_every_difference_gives_another_folder() -> None:
+    experiments = [
+        short(),
+        short("perm-digits"),
+        short(method="der"),
+        short(memory=31),
+        short(seed=1),
+        short(epochs=2),
+        short(tasks=3),
+        short(validation=0.1),
+        short(settings={"lr": "0.05"}),
+        short(settings={"width": "64"}),
+    ]
+    assert len({experiment.name() for experiment in experiments}) == len(experiments)
+    assert short().name() == short().name()
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "fast", ""])
+def test_a_setting_is_a_finite_number(text: str) -> None:
+    for key in ("lr", "logits"):
+        with pytest.raises(SnclError, match=f"--set {key}= takes a value like"):
+            short(method="der", settings={key: text})
+
+
+@pytest.mark.parametrize("split", ["abc", "x2", "0x2", "2x", "5x9"])
+def test_a_split_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path, split: str) -> None:
+    experiment = plan("seq-digits", "sgd", settings={"split": split}, device="cpu")
+    with pytest.raises(SnclError):
+        perform(experiment, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_planned_on_every_stream_it_suits(method: str) -> None:
+    made = make(method)
+    for stream, benchmark in STREAMS.items():
+        if (made.needs_boundaries and benchmark.kind == "360") or (made.needs_task_at_test and benchmark.kind != "seq"):
+            with pytest.raises(SnclError, match=f"{method} must be told"):
+                plan(stream, method, device="cpu")
+        else:
+            experiment = plan(stream, method, device="cpu")
+            assert (experiment.epochs, experiment.tasks) == (benchmark.epochs, benchmark.tasks)
+
+
+# --- what a run computes -----------------------------------------------------------------------------------------
+
+
+def digits_tests() -> list[tuple[Tensor, Tensor]]:
+    """The test sets of seq-digits by another road: class by class, every fifth image of the sorted list."""
+    found = load_digits()
+    order = sorted(range(len(found.target)), key=lambda row: (found.target[row], row))[::5]
+    x = torch.tensor(found.images[order]).mul(255 / 16).round() / 255
+    y = torch.tensor(found.target[order])
+    return [(x[y // 2 == task].float(), y[y // 2 == task]) for task in range(5)]
+
+
+def percent(net: Fields, x: Tensor, y: Tensor, allowed: list[int]) -> float:
+    h = (x.flatten(1) @ net["layer1.0.weight"].T + net["layer1.0.bias"]).relu()
+    h = (h @ net["layer2.0.weight"].T + net["layer2.0.bias"]).relu()
+    logits = h @ net["head.weight"].T + net["head.bias"]
+    answer = torch.tensor(allowed)[logits[:, allowed].argmax(1)]
+    return 100 * float((answer == y).double().mean())
+
+
+def test_the_last_row_is_the_stored_network_on_the_test_sets(tmp_path: Path) -> None:
+    result = perform(short(tasks=3, epochs=2), tmp_path)
+    net, tests = weights(tmp_path), digits_tests()[:3]
+    class_il = [percent(net, x, y, list(range(10))) for x, y in tests]
+    task_il = [percent(net, x, y, [2 * task, 2 * task + 1]) for task, (x, y) in enumerate(tests)]
+    assert result["measures"]["class_il"]["accuracy_matrix"][-1] == pytest.approx(class_il, abs=1e-9)
+    assert result["measures"]["task_il"]["accuracy_matrix"][-1] == pytest.approx(task_il, abs=1e-9)
+    assert result["accuracy"] == pytest.approx({"class_il": sum(class_il) / 3, "task_il": sum(task_il) / 3})
+    assert class_il != task_il
+
+
+def test_untrained_accuracies_are_those_of_the_first_weights(tmp_path: Path) -> None:
+    experiment = short(tasks=3)
+    result = perform(experiment, tmp_path)
+    net = dict(make_learner(experiment, make_stream(experiment, None)).body.state_dict())
+    expected = [percent(net, x, y, list(range(10))) for x, y in digits_tests()[:3]]
+    assert result["measures"]["class_il"]["untrained"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_measures_follow_from_the_matrix(tmp_path: Path) -> None:
+    result = perform(short(method="sgd", tasks=3), tmp_path)
+    for measure in result["measures"].values():
+        a, u = measure["accuracy_matrix"], measure["untrained"]
+        assert [[value is None for value in row] for row in a] == [
+            [False, False, True],  # tested on what it has seen and on what comes next
+            [False, False, False],
+            [False, False, False],
+        ]
+        falls = [max(a[0][0], a[1][0], a[2][0]) - a[2][0], max(a[1][1], a[2][1]) - a[2][1]]
+        assert measure["forgetting"] == pytest.approx(sum(falls) / 2)
+        assert measure["bwt"] == pytest.approx((a[2][0] - a[0][0] + a[2][1] - a[1][1]) / 2)
+        assert measure["fwt"] == pytest.approx((a[0][1] - u[1] + a[1][2] - u[2]) / 2)
+    main = result["measures"]["class_il"]
+    assert [result[key] for key in ("forgetting", "bwt", "fwt")] == [main[key] for key in ("forgetting", "bwt", "fwt")]
+
+
+@pytest.mark.parametrize(
+    ("stream", "method"),
+    [("seq-digits", "joint"), ("rot-digits", "joint"), ("digits-360", "er"), ("digits-360", "joint")],
+)
+def test_without_boundaries_there_is_one_row_and_nothing_to_forget(tmp_path: Path, stream: str, method: str) -> None:
+    result = perform(short(stream, method), tmp_path)
+    assert len(result["accuracy_matrix"]) == 1
+    assert None not in result["accuracy_matrix"][0]
+    assert result["forgetting"] is result["bwt"] is result["fwt"] is None
+
+
+def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
+    image, label, logits, loss, features = 64, 8, 4 * 10, 4, 2 * (100 + 100)
+    costs = {
+        method: perform(short(method=method, tasks=1), tmp_path / method)["memory_bytes_per_sample"]
+        for method in ("sgd", "er", "der", "derpp", "sncl")
+    }
+    assert costs == {
+        "sgd": 0,
+        "er": image + label,
+        "der": image + label + logits,
+        "derpp": image + label + logits,
+        "sncl": image + label + logits + loss + features,
+    }
+
+
+def test_open_neurons_are_those_of_the_stored_gates(tmp_path: Path) -> None:
+    closing = {"lr": "0.1", "eta": "0.1", "gate_lr": "5", "release": "0"}
+    result = perform(short(method="sncl", epochs=3, settings=closing), tmp_path)
+    found = weights(tmp_path)
+    gates = [name.removesuffix("mu") for name in found if name.endswith(".mu")]
+    assert len(gates) == 2
+    # a neuron is open while its variance is smaller than its squared mean
+    is_open = torch.cat([found[f"{gate}log_spread"].exp() < found[f"{gate}mu"].square() for gate in gates])
+    assert result["active_fraction"] == pytest.approx(float(is_open.double().mean()), abs=1e-6)
+    assert 0 < result["active_fraction"] < 1
+    assert result["open_by_task"][-1] == result["active_fraction"]
+    assert len(result["open_by_task"]) == 2
+
+
+def test_a_validation_split_leaves_the_test_set_alone(tmp_path: Path) -> None:
+    validated = perform(short(validation=0.25), tmp_path / "validation")
+    usual = perform(short(), tmp_path / "test")
+    assert (validated["scored_on"], usual["scored_on"]) == ("validation", "test")
+    assert validated["manifest"]["validation"] == 0.25
+    rows = {part: make_stream(short(validation=part), None) for part in (0.0, 0.25)}
+    held, tested = (torch.cat([stream.test(task)[0] for task in range(2)]) for stream in (rows[0.25], rows[0.0]))
+    assert not {bytes(each.numpy()) for each in held} & {bytes(each.numpy()) for each in tested}
+    assert validated["steps"] < usual["steps"]
+
+
+@pytest.mark.parametrize("stream", DIGITS)
+def test_a_seed_decides_everything(tmp_path: Path, stream: str) -> None:
+    first, again, other = (
+        perform(short(stream, "sncl", seed=seed), tmp_path / name) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
+    )
+    assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert first["accuracy_matrix"] == again["accuracy_matrix"]
+    assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
+    assert other["seed"] == 1
+
+
+def test_the_first_weights_follow_from_the_seed_and_nothing_else() -> None:
+    def first(seed: int, state: int) -> Fields:
+        torch.manual_seed(state)
+        experiment = short(seed=seed)
+        return dict(make_learner(experiment, make_stream(experiment, None)).body.state_dict())
+
+    assert equal(first(0, 1), first(0, 2))
+    assert not equal(first(0, 1), first(1, 1))
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    first(0, 3)
+    assert torch.equal(torch.rand(4), expected)  # and the caller's own random numbers are left alone
+
+
+@pytest.mark.parametrize("stream", ["seq-digits", "rot-digits", "digits-360"])
+@pytest.mark.parametrize(
+    ("alpha", "plain", "settings"),
+    [("0.7", "derpp", {"logits": "0.3", "labels": "0.7"}), ("0", "der", {"logits": "0.3"})],
+)
+def test_sncl_with_everything_off_is_dark_experience_replay_bit_for_bit(
+    tmp_path: Path, stream: str, alpha: str, plain: str, settings: dict[str, str]
+) -> None:
+    off = {"alpha": alpha, "beta": "0.3", "gamma": "0", "eta": "0", "admission": "reservoir"}
+    common = {"lr": "0.1", "replay": "16"}
+    ours = perform(short(stream, "sncl", seed=3, settings=off | common), tmp_path / "sncl")
+    theirs = perform(short(stream, plain, seed=3, settings=settings | common), tmp_path / plain)
+    assert equal(weights(tmp_path / "sncl"), weights(tmp_path / plain))
+    assert ours["measures"] == theirs["measures"]
+
+
+@pytest.mark.parametrize("part", [("gamma", "0.1"), ("eta", "1e-9"), ("admission", "loss-aware"), ("alpha", "0.701")])
+def test_each_part_of_sncl_changes_the_weights(tmp_path: Path, part: tuple[str, str]) -> None:
+    off = {"alpha": "0.7", "beta": "0.3", "gamma": "0", "eta": "0", "admission": "reservoir"}
+    perform(short(method="sncl", settings=off), tmp_path / "off")
+    perform(short(method="sncl", settings=off | dict([part])), tmp_path / "on")
+    plain = weights(tmp_path / "off")
+    assert not equal(plain, {name: weights(tmp_path / "on")[name] for name in plain})
+
+
+# --- the run folder ----------------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+    moments: list[Moment] = []
+    first = perform(short(), tmp_path, watch=moments.append)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(moments) > 0
+    moments.clear()
+    assert perform(short(), tmp_path, watch=moments.append) == first
+    assert moments == []
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_who_watches_is_told_of_every_step_and_score(tmp_path: Path) -> None:
+    moments: list[Moment] = []
+    result = perform(short(), tmp_path, watch=moments.append)
+    steps = [moment.steps for moment in moments if not moment.accuracy]
+    assert steps == list(range(1, result["steps"] + 1))
+    assert {(moment.total, moment.tasks) for moment in moments} == {(result["steps"], 2)}
+    (_, last) = [moment.accuracy for moment in moments if moment.accuracy]
+    assert last == result["accuracy"]
+
+
+def test_the_log_tells_of_the_losses_and_scores(tmp_path: Path) -> None:
+    result = perform(short(method="derpp"), tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = [line for line in lines if line["event"] == "losses"]
+    assert [line["step"] for line in losses] == list(range(1, result["steps"] + 1))
+    assert set(losses[0]["losses"]) == {"labels"}  # nothing is remembered yet
+    assert set(losses[-1]["losses"]) == {"labels", "past_logits", "past_labels"}
+    scores = [line for line in lines if line["event"] == "evaluation"]
+    assert [line["accuracy"]["class_il"] for line in scores] == result["accuracy_matrix"]
+    assert [line["memory"] for line in scores] == [30, 30]
+    assert [sum(line["memory_by_class"]) for line in scores] == [30, 30]
+    assert [sum(count > 0 for count in line["memory_by_task"]) for line in scores] == [1, 2]
+    assert "neuron_use" not in scores[-1]  # no gates
+
+
+def test_the_log_tells_which_neurons_are_open_and_which_task_uses_them(tmp_path: Path) -> None:
+    result = perform(plan("rot-digits", "sncl", memory=30, tasks=3, epochs=1, device="cpu"), tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    *_, last = scores = [line for line in lines if line["event"] == "evaluation"]
+    assert all("memory_by_task" not in line for line in scores)  # all classes in every task: nobody knows
+    assert set(last["open_neurons"]) == {"layer1.1", "layer2.1"}
+    is_open, neurons = (sum(each) for each in zip(*last["open_neurons"].values(), strict=True))
+    assert is_open / neurons == pytest.approx(result["active_fraction"])
+    assert [len(line["neuron_use"]["overlap"]) for line in scores] == [1, 2, 3]
+    for line in scores:
+        use = line["neuron_use"]
+        for layer, (is_open, neurons) in line["open_neurons"].items():
+            assert len(use["used"][layer]) == line["task"] + 1
+            assert max(use["used"][layer]) <= use["any"][layer] <= is_open / neurons + 1e-4
+        assert all(row[-1] == 1 and all(0 <= value <= 1 for value in row) for row in use["overlap"])
+
+
+def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path) -> None:
+    for name in (".checkpoint.safetensors.123.part", ".result.json.9.part", "notes.part"):
+        (tmp_path / name).write_bytes(b"half of i")
+    perform(short(), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {
+        *("experiment.json", CHECKPOINT, "log.jsonl", "result.json", "notes.part")
+    }
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", '{"stream": "seq-digits", "method": "der", "seed": 0}'])
+def test_a_result_that_is_not_of_this_run_is_refused(tmp_path: Path, content: str) -> None:
+    perform(short(), tmp_path)
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(SnclError, match=r"result\.json is damaged"):
+        perform(short(), tmp_path)
+    assert (tmp_path / "result.json").read_text() == content
+
+
+def test_a_lost_result_is_written_again_from_the_checkpoint(tmp_path: Path) -> None:
+    first = perform(short(), tmp_path)
+    (tmp_path / "result.json").unlink()
+    moments: list[Moment] = []
+    assert perform(short(), tmp_path, watch=moments.append) == first
+    assert moments == []
+
+
+def test_a_run_without_its_description_is_not_taken_over(tmp_path: Path) -> None:
+    perform(short(), tmp_path)
+    (tmp_path / "experiment.json").unlink()
+    for name in (CHECKPOINT, "result.json"):
+        with pytest.raises(SnclError, match=rf"holds a {name} but no experiment\.json"):
+            stored_result(short(method="der"), tmp_path)
+        (tmp_path / name).unlink()
+    assert stored_result(short(method="der"), tmp_path) is None
+
+
+# --- a network that breaks ---------------------------------------------------------------------------------------
+
+
+def test_a_network_broken_by_the_very_last_update_is_neither_stored_nor_scored(tmp_path: Path) -> None:
+    """Its losses were all finite, so nothing but its weights can tell."""
+    experiment = short(method="sgd")
+    stream = make_stream(experiment, None)
+    learner = make_learner(experiment, stream)
+    steps = sum(len(stream.positions(task, 0)) for task in range(stream.tasks))
+
+    def break_it(moment: Moment) -> None:
+        if moment.steps == steps:
+            with torch.no_grad():
+                learner.body.get_parameter("head.bias")[0] = torch.nan
+
+    with pytest.raises(SnclError, match=rf"weights 'head\.bias' became .* by step {steps}"):
+        run(learner, stream, 1, tmp_path, {"name": "broken"}, watch=break_it)
+    kept, description = read_checkpoint(tmp_path / CHECKPOINT)
+    assert description["place"] == [1, 0, 0]  # the end of the first task
+    assert all(bool(torch.isfinite(value).all()) for value in within("network", kept).values())
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_there_was(tmp_path: Path) -> None:
+    experiment = short(method="sgd", tasks=2)
+    stream = make_stream(experiment, None)
+    learner = make_learner(experiment, stream)
+    second = len(stream.positions(0, 0)) + 3
+
+    def break_it(moment: Moment) -> None:
+        if moment.steps == second:
+            with torch.no_grad():
+                learner.body.get_parameter("head.weight").fill_(torch.inf)
+
+    with pytest.raises(SnclError, match=rf"loss 'labels' became nan by step {second + 1}"):
+        run(learner, stream, 1, tmp_path, {"name": "broken"}, watch=break_it)
+    assert read_checkpoint(tmp_path / CHECKPOINT)[1]["place"] == [1, 0, 0]

@@ -1,0 +1,88 @@
+"""Data as a person might have them: the digits as arrays and as images, a table of flowers. Asked by many tests."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_iris
+
+from sncl.streams.datasets.sources import Source, load
+
+Rows = list[list[Any]]
+
+
+def digits() -> Source:
+    return load("digits", Path("."))
+
+
+def save_digits(path: Path) -> Path:
+    """The embedded digits, with the same rows to learn from and to test on."""
+    source = digits()
+    np.savez_compressed(
+        path,
+        x_train=source.train_x.numpy(),
+        y_train=source.train_y.numpy(),
+        x_test=source.test_x.numpy(),
+        y_test=source.test_y.numpy(),
+    )
+    return path
+
+
+def save_images(folder: Path) -> Path:
+    """The same as PNG files, numbered in their order."""
+    source = digits()
+    for part, x, y in (("train", source.train_x, source.train_y), ("test", source.test_x, source.test_y)):
+        for number, (image, label) in enumerate(zip(x.numpy(), y.tolist(), strict=True)):
+            place = folder / part / str(label)
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[0]).save(place / f"{number}.png")
+    return folder
+
+
+def save_image(path: Path, size: tuple[int, int] = (6, 5), colour: Any = 100, mode: str = "L") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path)
+    return path
+
+
+def save_small_images(folder: Path, classes: Sequence[str] = ("ape", "bee"), each: int = 5, mode: str = "L") -> Path:
+    """A few images of one colour each, no two alike."""
+    for place, name in enumerate(classes):
+        for number in range(each):
+            shade = 40 * place + 7 * number
+            save_image(folder / name / f"{number}.png", colour=shade if mode == "L" else (shade, 9, 200), mode=mode)
+    return folder
+
+
+def flowers() -> Rows:
+    """150 lines: four numbers, a text, a year and the kind, mixed up in a fixed way."""
+    found = load_iris()
+    order = np.random.default_rng(0).permutation(len(found.target))
+    soils = ("clay", "sand", "loam")
+    kinds = [str(found.target_names[label]) for label in found.target]
+    return [[*found.data[row].tolist(), soils[row % 3], 2020 + row % 2, kinds[row]] for row in order.tolist()]
+
+
+HEADER = ["sepal length", "sepal width", "petal length", "petal width", "soil", "year", "kind"]
+
+
+def save_table(path: Path, rows: Rows | None = None, header: Sequence[str] = HEADER) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([list(header), *(flowers() if rows is None else rows)])
+    return path
+
+
+def save_arrays(path: Path, change: Callable[[dict[str, Any]], Any] = lambda arrays: None, rows: int = 40) -> Path:
+    """Forty rows of three numbers, two classes 3 and 7 in turn; ``change`` may spoil them."""
+    numbers = np.random.default_rng(1)
+    y = np.where(np.arange(rows) % 2, 7, 3)
+    arrays = {"x": numbers.normal(size=(rows, 3)) + y[:, None], "y": y}
+    change(arrays)
+    np.savez(path, **arrays)
+    return path
