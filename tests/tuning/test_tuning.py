@@ -399,7 +399,7 @@ def test_defaults_that_were_killed_are_still_the_defaults_and_not_tried_for_ever
         killed = Study(job)
         trial = killed.take()
         assert trial is not None and trial.params == job.search.default() and trial.user_attrs["default"]
-        killed.user_data.release()  # as the system does
+        killed.own.release()  # as the system does
     other = Study(job).take()
     assert other is not None and not other.user_attrs.get("default")
     assert [trial.state for trial in Study(job).trials()] == ["failed"] * study.ATTEMPTS + ["running"]
