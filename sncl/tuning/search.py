@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sncl.errors import SnclError
-from sncl.methods.table import Value, entry
+from sncl.methods.table import Settings, Value, entry
 from sncl.runs.experiment import PROTOCOL, Experiment, parse, plan
-from sncl.runs.settings import Settings, defaults
+from sncl.runs.settings import defaults
 from sncl.runs.summary import spread
 from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import write_atomically
@@ -38,12 +38,10 @@ SPACES: dict[str, dict[str, str]] = {
         "beta": "0.1..10:log",
         "gamma": "0.1..10:log",
         "eta": "1e-05..0.1:log",
-        "release": "0.003..3:log",
+        "anneal": "0.003..3:log",
         "ema": "0,0.99,0.995,0.999",
     },
 }
-
-PART = {"release": "eta"}  # settings that matter only where another one is not 0
 
 
 class Range(NamedTuple):
@@ -182,8 +180,7 @@ def plan_search(
 
 def is_on(key: str, text: str, known: Settings) -> bool:
     """Whether the part of a method that a setting belongs to is used at all: a weight of 0 switches it off."""
-    weight = known[PART.get(key, key)]
-    return weight != 0 or not text.endswith(":log")
+    return key in known and (known[key] != 0 or not text.endswith(":log"))
 
 
 def parse_where(key: str, text: str, known: Settings) -> Range | Choices:

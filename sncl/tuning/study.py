@@ -29,8 +29,8 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
+from sncl.methods.table import Settings
 from sncl.runs.experiment import perform
-from sncl.runs.settings import Settings
 from sncl.runs.summary import spread
 from sncl.training.run import Moment, Watch, sparingly
 from sncl.tuning.search import Choices, Range, Search, Trial, ranking, rounded, write_files
