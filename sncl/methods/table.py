@@ -122,7 +122,7 @@ METHODS: dict[str, Entry] = {
             "gates": {
                 "off": {},
                 "kl": {"eta": 1e-4, "anneal": 0.0, "layers": "auto"},
-                "natural": {"eta": 1e-4, "anneal": 0.0, "start": "open", "commitment": 0.0, "layers": "auto"},
+                "natural": {"eta": 1e-4, "anneal": 0.0, "start": "open", "layers": "auto"},
                 "target": {"sparsity": 0.3, "layers": "auto"},
             }
         },
@@ -145,5 +145,5 @@ def make(name: str, settings: Mapping[str, Value] | None = None) -> Method:
         if key not in known:
             owner = found.choice_of(key)
             allowed = f"it belongs to {owner}" if owner else f"it takes {', '.join(known) or 'no settings'}"
-            raise SnclError(f"{name} has no setting {key!r} here; {allowed}")
+            raise SnclError(f"{name} has no setting {key!r}; {allowed}")
     return found.make(**{**known, **given})

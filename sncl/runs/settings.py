@@ -37,7 +37,8 @@ def defaults(stream: str, method: str, memory: int) -> Settings:
 def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Settings:
     """All settings a run of the method has, with the values of its ``row`` in the table of defaults.
 
-    Which there are depends on ``given`` choices: another policy of the gates than the row's starts from its usual values.
+    Which there are depends on ``given`` choices: another policy of the gates than the row's starts from its usual
+    values.
     """
     found = entry(method)
     chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}

@@ -137,25 +137,16 @@ class Natural(_Stepped, _Priced):
     A single batch says little about the slope dL / d\log \lambda, hence its running mean. A plain gradient step, whose
     length shrinks with \eta, would need many thousand steps from one end to the other.
 
-    ``start`` is "open" or "closed": neurons that start closed wait until data open them. ``commitment`` weakens the
-    pull on open neurons by \lambda^commitment. With 1 they balance where \lambda = \eta / \rho - 1: what closes stays
-    the same, but a neuron twice as relevant as one about to close gets no noise at all, instead of \lambda = 0.6.
+    ``start`` is "open" or "closed": neurons that start closed wait until data open them.
     """
 
     def __init__(
-        self,
-        eta: float,
-        anneal: float = 0.0,
-        start: str = "open",
-        commitment: float = 0.0,
-        layers: tuple[str, ...] | None = None,
+        self, eta: float, anneal: float = 0.0, start: str = "open", layers: tuple[str, ...] | None = None
     ) -> None:
         super().__init__(eta, anneal, layers)
         if start not in STARTS:
             raise SnclError(f"`start` is one of {', '.join(STARTS)}, not {start!r}")
-        if not commitment >= 0:
-            raise SnclError(f"`commitment` is 0 (off) or above, not {commitment}")
-        self.start, self.commitment = STARTS[start], commitment
+        self.start = STARTS[start]
 
     def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
         return RatioGate(channels, axis, generator, self.start)
@@ -164,8 +155,8 @@ class Natural(_Stepped, _Priced):
         slopes = [gate.evidence for gate in self.gates]
         torch._foreach_lerp_(slopes, [_gradient(gate.log_lambda) for gate in self.gates], 1 - SLOPE_DECAY)
         log_lambda = torch.cat([gate.log_lambda for gate in self.gates])
-        pull = 0.5 * torch.sigmoid(-log_lambda) * torch.exp(self.commitment * log_lambda.clamp(max=0))
-        self._move(-STEP * (torch.cat(slopes) / self.price() - pull).clamp(-1, 1))
+        slope = torch.cat(slopes) / self.price() - 0.5 * torch.sigmoid(-log_lambda)
+        self._move(-STEP * slope.clamp(-1, 1))
 
 
 class Target(_Stepped):
