@@ -1,14 +1,22 @@
-"""Features of any scale brought to mean 0 and deviation 1, by what the stream has shown of them so far."""
+"""Features of any scale brought to mean 0 and standard deviation 1, without a look at later data.
+
+A stream of the user's data is standardised once, by its first samples; a learner on a live stream updates mean and
+standard deviation with every batch.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from sncl.streams.stream import Stream
 from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields
 
-FARTHEST = 10.0  # deviations from the mean: an outlier counts no more than that
+FARTHEST = 10.0  # standard deviations from the mean: an outlier counts no more than that
+FIRST_PART = 10  # of a stream without tasks: one in so many samples
 
 
 class RunningScale(Transform):
@@ -60,3 +68,27 @@ class RunningScale(Transform):
         self.mean.copy_(state["mean"])
         self.squares.copy_(state["squares"])
         self._rescale()
+
+
+def standardise(stream: Stream) -> Stream:
+    """The stream with mean 0 and standard deviation 1 in each column, or each channel of an image, as float32.
+
+    Only the samples that the first task trains on are looked at or, of a stream without tasks, its first tenth: for
+    mean and standard deviation, and for which columns hold nothing but 0 and 1. Those columns stay as they are. A
+    value further than 10 standard deviations away is moved there.
+    """
+    first = stream.phases[0].rows
+    if stream.sizes is not None:
+        first = first[: max(len(first) // FIRST_PART, 2)]
+    x = stream.x[first].double()
+    axes = [0, *range(2, x.dim())]
+    mean, deviation = x.mean(axes, keepdim=True), x.std(axes, keepdim=True, correction=0)
+    deviation[deviation == 0] = 1
+    if x.dim() == 2:
+        binary = ((x == 0) | (x == 1)).all(0, keepdim=True)
+        mean, deviation = mean.masked_fill(binary, 0), deviation.masked_fill(binary, 1)
+
+    def scaled(values: Tensor) -> Tensor:
+        return ((values.double() - mean) / deviation).clamp(-FARTHEST, FARTHEST).float()
+
+    return replace(stream, x=scaled(stream.x), test_x=scaled(stream.test_x))

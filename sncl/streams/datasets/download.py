@@ -35,7 +35,7 @@ def download(url: str, target: Path, md5: str, progress: Progress | None = None)
         part.unlink()
         raise SnclError(
             f"The file {url} has the MD5 sum {found} instead of {md5} and was deleted; "
-            "run the same command again, or give another --mirror."
+            "run the same command again, or give another `mirror`."
         )
     os.replace(part, target)
 
@@ -86,7 +86,7 @@ def _open(url: str, part: Path) -> HTTPResponse:
             part.unlink()
             return _open(url, part)
         raise SnclError(
-            f"The server answered {error.code} ({error.reason}) to {url}; give another --mirror."
+            f"The server answered {error.code} ({error.reason}) to {url}; give another `mirror`."
         ) from error
     if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
         response.close()
