@@ -20,11 +20,11 @@ FIRST_PART = 10  # of a stream without tasks: one in so many samples
 
 
 class RunningScale(Transform):
-    """(x - mean) / deviation, with both over all rows that :meth:`update` was shown, for each feature.
+    """(x - mean) / standard deviation, with both over all samples that :meth:`update` was given, for each feature.
 
-    Features are those of a table, [rows, features]; images [rows, channels, ...] have one mean and deviation a channel.
-    A feature that has not varied so far is only centred. Rows of a memory are stored as they came and go through the
-    same scale as new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
+    Features are the columns of [samples, features], or the channels of images [samples, channels, ...]. A feature that
+    has not varied so far is only centred. Samples of a memory are stored as they came and go through the same scale as
+    new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
     (Chan, Golub and LeVeque, 1979), so a feature of 10^9 ± 1 keeps its digits; the result has the type ``dtype``.
     """
 
@@ -33,10 +33,10 @@ class RunningScale(Transform):
         self.rows = torch.zeros((), dtype=torch.float64, device=device)
         self.mean = torch.zeros(features, dtype=torch.float64, device=device)
         self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
-        self.factor = torch.ones_like(self.mean)  # one over the deviation
+        self.factor = torch.ones_like(self.mean)  # one over the standard deviation
 
     def update(self, x: Tensor) -> None:
-        """Count these rows in. Values change in place, for whoever holds them."""
+        """Include these samples. Tensors change in place."""
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
         mean = values.mean(0)
         total = self.rows + len(values)
@@ -49,8 +49,8 @@ class RunningScale(Transform):
     def _rescale(self) -> None:
         rows = self.rows.clamp(min=1)
         variance = self.squares / rows
-        still = variance <= (rows * self.mean * torch.finfo(torch.float64).eps).square()  # rounding of a constant
-        self.factor.copy_(torch.where(still, 1.0, variance.rsqrt()))
+        constant = variance <= (rows * self.mean * torch.finfo(torch.float64).eps).square()  # up to rounding
+        self.factor.copy_(torch.where(constant, 1.0, variance.rsqrt()))
 
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
         return self.eval(x)

@@ -8,8 +8,9 @@ from digit_streams import DIGITS, bag, epoch, made, numbered
 
 from sncl.errors import SnclError
 from sncl.streams import general
+from sncl.streams.arrange import angles
 from sncl.streams.benchmarks import STREAMS
-from sncl.streams.build import angles, build
+from sncl.streams.build import build
 from sncl.streams.holdout import hold_out
 from sncl.streams.transforms import remap, rotation_map
 
@@ -74,7 +75,7 @@ def test_360_turns_the_images_it_shows() -> None:
     assert (stream.tasks, stream.test_tasks, stream.classes) == (1, 1, 10)
     assert not stream.boundaries
     assert stream.groups.tolist() == [[True] * 9 + [False]]
-    expected = general.shown(DIGITS.train_y, torch.arange(1437), 16, seed=7)
+    expected = general.train_plan(DIGITS.train_y, torch.arange(1437), 16, seed=7)
     x, y = epoch(stream, 0)
     assert torch.equal(y, DIGITS.train_y[expected.rows])
     assert [len(batch) for batch in stream.positions(0, 0)] == list(expected.sizes)
@@ -110,7 +111,7 @@ def test_validation_of_360_stream() -> None:
     assert held is not None
     _, test_y = stream.test(0)
     assert torch.bincount(test_y).tolist() == torch.bincount(source.train_y[held])[:9].tolist()
-    shown = general.shown(source.train_y, rows, stream.batch_size, 1)
+    shown = general.train_plan(source.train_y, rows, stream.batch_size, 1)
     assert not set(shown.rows.tolist()) & set(held.tolist())
     assert torch.equal(stream.x[0], remap(source.train_x[shown.rows[:1]], rotation_map(shown.angles[:1], 2, 2))[0])
 

@@ -1,4 +1,4 @@
-"""One file over HTTP: continued where an earlier try broke off, and put in place only when its checksum is right."""
+"""One file over HTTP: resumed where an earlier try broke off, and renamed only when its checksum is right."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def download(url: str, target: Path, md5: str, progress: Progress | None = None)
     part = target.with_name(f"{target.name}.part")
     if not (part.is_file() and checksum(part) == md5):
         _transfer(url, part, target.name, progress)
-    found = checksum(part)
-    if found != md5:
+    actual = checksum(part)
+    if actual != md5:
         part.unlink()
         raise SnclError(
-            f"The file {url} has the MD5 sum {found} instead of {md5} and was deleted; "
+            f"The file {url} has the MD5 sum {actual} instead of {md5} and was deleted; "
             "run the same command again, or give another `mirror`."
         )
     os.replace(part, target)

@@ -13,7 +13,7 @@ from sncl.errors import SnclError
 
 
 class Images(NamedTuple):
-    """A data set: uint8 images [rows, channels, height, width] and int64 labels [rows], to learn from and to test."""
+    """A data set: uint8 images [samples, channels, height, width] and int64 labels [samples], to train and to test."""
 
     train_x: Tensor
     train_y: Tensor

@@ -24,7 +24,7 @@ HASHED_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A data set in memory, or (``mapped``) in files that are read as they are used.
+    """A data set in memory or (``mapped``) in memory-mapped files.
 
     Images are uint8 [samples, channels, height, width], labels int64 [samples]. The user's data may also be images of
     floats or numbers [samples, columns]; they have ``names`` for their classes and, where there are domains, the index
@@ -71,7 +71,7 @@ class Reader(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Whether a data set is there, where, and what it consists of."""
+    """Whether a data set is present, where it is or would be, and what it consists of."""
 
     name: str
     present: bool
@@ -113,11 +113,11 @@ def load(name: str, root: Path, progress: Progress | None = None) -> Source:
 
 
 def inventory(root: Path) -> list[Status]:
-    """Which data sets are there, by looking for their files only."""
-    places = {name: reader.find(root) for name, reader in READERS.items()}
+    """Which data sets are present, by looking for their files only."""
+    paths = {name: reader.find(root) for name, reader in READERS.items()}
     return [
         Status(name, path is not None, str(path or root), "found" if path else f"expects {READERS[name].expected}")
-        for name, path in places.items()
+        for name, path in paths.items()
     ]
 
 

@@ -27,7 +27,7 @@ SIDE = 64
 
 
 def find(root: Path) -> Path | None:
-    """The folder, where its lists are there; the images themselves are looked at when they are decoded."""
+    """The folder, if it has its lists of classes and labels; images are checked when they are decoded."""
     folder = root / FOLDER
     lists = (folder / "wnids.txt", folder / "val" / "val_annotations.txt")
     return folder if all(path.is_file() for path in lists) and (folder / "train").is_dir() else None
@@ -46,14 +46,14 @@ def _wnids(folder: Path) -> list[str]:
 
 def _train_files(folder: Path) -> list[tuple[Path, int]]:
     """Class by class, files in the order of their number."""
-    found = [
+    files = [
         (path, label)
         for label, wnid in enumerate(_wnids(folder))
         for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"), key=lambda path: _number(path.name))
     ]
-    if not found:
+    if not files:
         raise broken(folder / "train", "holds no images")
-    return found
+    return files
 
 
 def _val_files(folder: Path) -> list[tuple[Path, int]]:
