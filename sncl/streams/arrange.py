@@ -45,9 +45,8 @@ def arrange(
 
 def permutations(seed: int, tasks: int, pixels: int) -> Tensor:
     """The permutation of each task of a permuted stream: int64 [tasks, pixels]."""
-    return torch.stack(
-        [torch.randperm(pixels, generator=generator(seed, "permutation", task)) for task in range(tasks)]
-    )
+    drawn = [torch.randperm(pixels, generator=generator(seed, "permutation", task)) for task in range(tasks)]
+    return torch.stack(drawn)
 
 
 def angles(seed: int, tasks: int) -> Tensor:

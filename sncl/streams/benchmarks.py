@@ -129,12 +129,12 @@ def resplit(name: str, benchmark: Benchmark, split: str, classes: int | None = N
     parts = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", split)
     if benchmark.kind != "seq" or parts is None:
         raise SnclError(
-            f"The split '{split}' does not fit the stream '{name}': a sequential stream takes TASKSxCLASSES, like 5x2."
+            f"`split={split}` does not fit the stream '{name}': a sequential stream takes TASKSxCLASSES, like 5x2"
         )
     tasks, together = int(parts[1]), int(parts[2])
     if classes is not None and (tasks - 1) * together >= classes:
         raise SnclError(
-            f"the split {split} wants {tasks * together} classes, but {name} has {classes}: for {together} classes a "
+            f"`split={split}` wants {tasks * together} classes, but {name} has {classes}: for {together} classes a "
             f"task say {-(-classes // together)}x{together}"
         )
     return replace(benchmark, tasks=tasks, classes_per_task=together)

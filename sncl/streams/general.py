@@ -4,8 +4,8 @@ Digits 0..8 are shown in pairs (0,1), (1,2), ..., (8,0), three rounds of them. E
 six chunks that are used up from the last to the first, one for each of its six segments. While a pair is on, a batch
 takes from both chunks in proportion to what is left of them; a segment ends as soon as one chunk is used up, and the
 rest of the other is thrown away. The images of class j start at (j - 1) * 60 degrees and rotate by 360 / N_j with
-each one shown, about one full turn over the stream. Inside its chunk an image is drawn uniformly *with* replacement: the
-chunk only decides how many. Reference: Buzzega et al., Dark Experience for General Continual Learning, 2020.
+each one shown, about one full turn over the stream. Inside its chunk an image is drawn uniformly *with* replacement:
+the chunk only decides how many. Reference: Buzzega et al., Dark Experience for General Continual Learning, 2020.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Transform(ABC):
 
     @abstractmethod
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
-        """The training form of ``x`` [samples, channels, height, width]; ``uniform`` [samples, randoms] is in [0, 1)."""
+        """The training form of ``x`` [samples, channels, height, width]; ``uniform`` [samples, randoms]: in [0, 1)."""
 
     @abstractmethod
     def eval(self, x: Tensor) -> Tensor:
