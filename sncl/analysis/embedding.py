@@ -19,7 +19,7 @@ from sncl.errors import SnclError
 from sncl.methods.icarl import last_features
 from sncl.networks.last import tap_last
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.streams.transforms import eval_input
 from sncl.training.learner import Learner

@@ -23,7 +23,8 @@ from torch.nn import functional as F
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.runs.experiment import Experiment, make_learner, make_network, make_stream, plan
-from sncl.streams.benchmarks import STREAMS, arrange
+from sncl.streams.arrange import arrange
+from sncl.streams.benchmarks import STREAMS
 from sncl.streams.datasets.sources import Source
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData

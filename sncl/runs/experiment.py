@@ -29,8 +29,9 @@ from sncl.networks.gating.mask import Mask
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.runs.settings import defaults, known_settings
-from sncl.streams.benchmarks import build, build_user, named, user_benchmark
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.benchmarks import named, user_benchmark
+from sncl.streams.build import build, build_user
+from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData, read
 from sncl.tensors.random import seeded
@@ -239,7 +240,7 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
             progress=progress,
         )
     else:
-        found = read(experiment.user_data.asked(), progress)
+        found = read(experiment.user_data.spec(), progress)
         if found.user_data.fingerprint != experiment.user_data.fingerprint:
             raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
         augment = str(experiment.settings.get("augment", "none"))

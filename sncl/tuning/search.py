@@ -125,9 +125,9 @@ class Search:
         """The command that repeats this search, without what belongs to one machine."""
         words = ["sncl", "tune", "--stream", self.stream, "--method", self.method]
         if self.user_data is not None:
-            asked = self.user_data.asked()
-            words[3] = asked.name
-            options = {"cut": asked.cut, "target": asked.target, "domain": asked.domain, "size": asked.size}
+            spec = self.user_data.spec()
+            words[3] = spec.name
+            options = {"cut": spec.cut, "target": spec.target, "domain": spec.domain, "size": spec.size}
             words += [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
         given = {"memory": self.memory, "trials": trials, "seeds": self.seeds, "validation": self.validation}
         for name, value in (given | {"epochs": self.epochs, "tasks": self.tasks}).items():

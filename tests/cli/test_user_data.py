@@ -18,7 +18,7 @@ from command_line import Done, Sncl
 from sncl.bench.measure import subject
 from sncl.methods.table import METHODS
 from sncl.runs.experiment import perform, plan
-from sncl.streams.user.data import UserData, ask, read
+from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.run import CHECKPOINT, LOG
 
@@ -39,9 +39,7 @@ def refused(done: Done, *words: str) -> bool:
 
 
 def user_data(path: Path, **options: Any) -> UserData:
-    asked = ask(str(path), **options)
-    assert asked is not None
-    return read(asked).user_data
+    return files.read_data(path, **options).user_data
 
 
 # --- exactly the built-in stream ---------------------------------------------------------------------------------

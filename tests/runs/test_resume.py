@@ -25,7 +25,7 @@ from sncl.errors import SnclError
 from sncl.methods.table import METHODS, make
 from sncl.networks.mlp import MLP
 from sncl.runs.experiment import perform, plan
-from sncl.streams.benchmarks import build
+from sncl.streams.build import build
 from sncl.streams.datasets.sources import Source, load
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields

@@ -19,7 +19,7 @@ from sncl import commands
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.runs.experiment import plan
-from sncl.streams import benchmarks
+from sncl.streams import build
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.parallel import run_in_threads
 from sncl.tuning import study
@@ -249,7 +249,7 @@ def test_what_is_written_is_toml_whatever_is_in_it() -> None:
 
 def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[dict[str, Any]] = []
-    load, perform = benchmarks.load, study.perform
+    load, perform = build.load, study.perform
 
     def poisoned(*arguments: Any) -> Any:
         source = load(*arguments)
@@ -261,7 +261,7 @@ def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(study, "perform", noted)
     usual = sncl(*SHORT, "--trials", "2", "--json").json()["trials"]
-    monkeypatch.setattr(benchmarks, "load", poisoned)
+    monkeypatch.setattr(build, "load", poisoned)
     without = sncl(*SHORT, "--trials", "2", "--storage", "other.journal", "--json").json()["trials"]
     assert [trial["scores"] for trial in without] == [trial["scores"] for trial in usual]
     assert [result["scored_on"] for result in results] == ["validation"] * 4
