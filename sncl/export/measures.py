@@ -18,7 +18,8 @@ from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import average
 from sncl.export.formats import Format, Run
 from sncl.export.models import Models, Predictor
-from sncl.networks.pruning.prune import ChannelScale, Pruned
+from sncl.networks.pruning.prune import Pruned
+from sncl.networks.pruning.scales import ChannelScale
 from sncl.runs.loading import Trained
 from sncl.runs.summary import READOUT_TITLES
 

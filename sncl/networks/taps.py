@@ -90,10 +90,15 @@ def arguments(x: Inputs) -> tuple[tuple[Tensor, ...], Fields]:
     return ((x,), {}) if isinstance(x, Tensor) else ((), x)
 
 
+def forward(net: nn.Module, x: Inputs) -> Any:
+    """What a network returns for such inputs."""
+    positional, named = arguments(x)
+    return net(*positional, **named)
+
+
 def call(net: nn.Module, x: Inputs) -> Tensor:
     """The logits of any network, whatever else it returns."""
-    positional, named = arguments(x)
-    return logits_of(net(*positional, **named))
+    return logits_of(forward(net, x))
 
 
 def logits_of(output: Any) -> Tensor:

@@ -19,7 +19,8 @@ from sncl.errors import SnclError
 from sncl.networks.gating.gate import Gate, attach_gates, gates
 from sncl.networks.last import tap_last
 from sncl.networks.mlp import MLP
-from sncl.networks.pruning.prune import ChannelScale, Pruned, prune, pruned
+from sncl.networks.pruning.prune import Pruned, prune, pruned
+from sncl.networks.pruning.scales import ChannelScale
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
 
