@@ -146,7 +146,7 @@ def test_other_predictions_are_refused_and_nothing_is_written(plain: Path, tmp_p
         model = FORMATS["torch"].load(content)
         return lambda images: -model(images)
 
-    with pytest.raises(SnclError, match=r"another class than the network of .* rows .* nothing was written"):
+    with pytest.raises(SnclError, match=r"another class than the network for .* samples .* nothing was written"):
         export(run, FORMATS["torch"]._replace(load=spoiled), tmp_path / "model.pt2", lambda _: None)
     assert not list(tmp_path.iterdir())
 
@@ -165,9 +165,9 @@ def test_only_classes_that_tie_may_change_places(plain: Path, ahead: float, refu
 
     if refused:
         with pytest.raises(SnclError, match="another class"):
-            measures.compare(run, other)
+            measures.compare_predictions(run.stream, run.learner.logits, other)
     else:
-        assert measures.compare(run, other).difference == pytest.approx(1e-6)
+        assert measures.compare_predictions(run.stream, run.learner.logits, other).difference == pytest.approx(1e-6)
 
 
 def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
