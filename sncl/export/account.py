@@ -10,7 +10,7 @@ from torch import Tensor
 
 import sncl
 from sncl.export.formats import Format, Predict
-from sncl.export.measures import TIMED_BATCHES, Comparison, count_parameters, latencies, measure
+from sncl.export.measures import TIMED_BATCHES, PredictionCheck, count_parameters, latencies, measure_model
 from sncl.export.models import Models
 from sncl.networks.pruning.prune import Pruned
 from sncl.runs.loading import Trained
@@ -19,7 +19,7 @@ from sncl.streams.stream import Stream
 
 
 def account(
-    run: Trained, models: Models, form: Format, content: bytes, exported: Predict, compared: Comparison
+    run: Trained, models: Models, form: Format, content: bytes, exported: Predict, compared: PredictionCheck
 ) -> dict[str, Any]:
     """Everything measured, as plain data."""
     images = _timed_images(run.stream)
@@ -33,8 +33,8 @@ def account(
         "output": {"name": "logits", "type": "float32", "shape": ["rows", run.stream.classes]},
         "layers": {name: layer._asdict() for name, layer in models.pruned.layers.items()},
         "summary": summary(models.pruned),
-        "trained": measure(models.trained, images) | {"accuracy": compared.before},
-        "pruned": measure(models.small, images),
+        "trained": measure_model(models.trained, images) | {"accuracy": compared.before},
+        "pruned": measure_model(models.small, images),
         "exported": {
             "parameters": count_parameters(models.small),
             "bytes": len(content),

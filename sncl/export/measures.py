@@ -24,7 +24,7 @@ TIMED_BATCHES = (1, 128)  # samples for which time is measured
 LEAST_SECONDS, LEAST_CALLS = 0.3, 5  # of one measurement
 
 
-class Comparison(NamedTuple):
+class PredictionCheck(NamedTuple):
     """What the test data say: samples, the largest difference of logits, accuracy in percent before and after."""
 
     samples: int
@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
     after: dict[Readout, float]
 
 
-def compare_predictions(stream: Stream, network: Predict, exported: Predict) -> Comparison:
+def compare_predictions(stream: Stream, network: Predict, exported: Predict) -> PredictionCheck:
     """Run an exported model on all test data beside its network; other predictions are an error."""
     before, after = _Accuracy(stream), _Accuracy(stream)
     samples, wrong, difference = 0, 0, 0.0
@@ -50,7 +50,7 @@ def compare_predictions(stream: Stream, network: Predict, exported: Predict) -> 
             f"the exported model predicts another class than the network for {wrong} of {samples} samples (logits "
             f"differ by up to {difference:.1e}); nothing was written"
         )
-    return Comparison(samples, difference, before.averages(), after.averages())
+    return PredictionCheck(samples, difference, before.averages(), after.averages())
 
 
 def _other_predictions(expected: Tensor, found: Tensor) -> int:
@@ -113,7 +113,7 @@ def _milliseconds(model: Predict, images: Tensor) -> float:
     return 1000 * median(times)
 
 
-def measure(model: nn.Module, images: Tensor) -> dict[str, Any]:
+def measure_model(model: nn.Module, images: Tensor) -> dict[str, Any]:
     """Everything that a model costs in PyTorch."""
     return {
         "parameters": count_parameters(model),

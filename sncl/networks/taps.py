@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -78,11 +78,16 @@ def layer(net: nn.Module, name: str) -> nn.Module:
 def without_taps(net: nn.Module) -> nn.Module:
     """The network (changed in place) without any hook that only reads."""
     for module in net.modules():
-        tables: list[dict[int, Any]] = [module._forward_hooks, module._forward_pre_hooks]
-        for hooks in tables:
-            for key in [key for key, hook in hooks.items() if isinstance(hook, ReadingHook)]:
-                del hooks[key]
+        remove_hooks(module, lambda hook: isinstance(hook, ReadingHook))
     return net
+
+
+def remove_hooks(module: nn.Module, unwanted: Callable[[Any], bool]) -> None:
+    """Remove those of a module's forward hooks and forward pre-hooks."""
+    tables: list[dict[int, Any]] = [module._forward_hooks, module._forward_pre_hooks]
+    for hooks in tables:
+        for key in [key for key, hook in hooks.items() if unwanted(hook)]:
+            del hooks[key]
 
 
 def arguments(x: Inputs) -> tuple[tuple[Tensor, ...], Fields]:

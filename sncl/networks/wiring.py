@@ -95,9 +95,8 @@ class Wiring:
 
     def _attended(self) -> set[str]:
         """The neurons that attention reads."""
-        read = [
-            parent for node in self.nodes if node.name().startswith(_ATTENTION) for parent, _ in node.next_functions
-        ]
+        attention = [node for node in self.nodes if node.name().startswith(_ATTENTION)]
+        read = [parent for node in attention for parent, _ in node.next_functions]
         return set().union(*(reached(parent, self.neurons, (*TO_LOGITS, "Bmm", "Mm")) for parent in read))
 
     def finished_by(self, name: str) -> set[str]:

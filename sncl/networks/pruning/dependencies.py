@@ -14,9 +14,9 @@ from torch import Tensor, fx
 
 from sncl.networks.pruning.groups import ChannelGroups, Dependency
 from sncl.networks.pruning.operations import (
+    BATCH_NORMS,
     BINARY,
     LINEAR,
-    NORMS,
     Channels,
     argument,
     channel_axis,
@@ -74,7 +74,7 @@ class DependencyGraph:
         name = kind(node)
         if name in LINEAR:
             return self._linear(node)
-        if name in NORMS:
+        if name in BATCH_NORMS:
             return self._batch_norm(node)
         if name in BINARY:
             return self._binary(node)

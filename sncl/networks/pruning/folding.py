@@ -9,11 +9,11 @@ from torch import Tensor, fx, nn
 
 from sncl.networks.pruning.dependencies import DependencyGraph
 from sncl.networks.pruning.operations import (
+    BATCH_NORMS,
     COMMUTES,
     COMMUTES_IF_POSITIVE,
     ELEMENTWISE,
     LINEAR,
-    NORMS,
     Channels,
     argument,
     channel_axis,
@@ -88,7 +88,7 @@ def _layer_in_front(node: fx.Node, traced: Trace, positive: bool) -> list[str] |
         if name in LINEAR:
             bias = argument(node, 2, "bias", None)
             return traced.unshared([node.args[1], *([] if bias is None else [bias])])
-        if name in NORMS:
+        if name in BATCH_NORMS:
             return traced.unshared(list(node.args[1:3]))
         passes = name == "getitem" or (name in ELEMENTWISE and (positive or name not in COMMUTES_IF_POSITIVE))
         if not passes or not isinstance(source, fx.Node):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx
 
 LINEAR = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
-NORMS = frozenset({"batch_norm", "_native_batch_norm_legit_no_training"})
+BATCH_NORMS = frozenset({"batch_norm", "_native_batch_norm_legit_no_training"})
 BINARY = frozenset({"add", "sub", "mul", "div"})
 _COPIES = frozenset({"dropout", "clone", "contiguous", "alias", "detach", "neg"})
 _AVERAGES = frozenset({*(f"{kind}avg_pool{d}d" for kind in ("", "adaptive_") for d in (1, 2, 3)), "mean", "sum"})

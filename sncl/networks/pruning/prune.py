@@ -32,7 +32,7 @@ from sncl.networks.pruning.trace import trace
 from sncl.networks.taps import Tapped, arguments, evaluating, forward
 from sncl.tensors.fields import Inputs, mapped
 
-TOLERANCE = 1e-4  # of the largest output, or of 1 where that is less
+PRUNE_TOLERANCE = 1e-4  # of the largest output, or of 1 where that is less
 
 
 class PrunedLayer(NamedTuple):
@@ -65,7 +65,7 @@ class _Smaller(NamedTuple):
     difference: float
 
 
-def prune(net: nn.Module, example: Inputs, *, tolerance: float = TOLERANCE) -> nn.Module:
+def prune(net: nn.Module, example: Inputs, *, tolerance: float = PRUNE_TOLERANCE) -> nn.Module:
     """A copy of ``net`` without gates, in evaluation mode, from which closed neurons are removed.
 
     ``net`` is a network with gates, such as ``learner.net``; it is left as it is. ``example`` is a small batch of what
@@ -80,7 +80,7 @@ def prune(net: nn.Module, example: Inputs, *, tolerance: float = TOLERANCE) -> n
     return found.net
 
 
-def pruned(net: nn.Module, example: Inputs, *, tolerance: float = TOLERANCE) -> Pruned:
+def pruned(net: nn.Module, example: Inputs, *, tolerance: float = PRUNE_TOLERANCE) -> Pruned:
     """:func:`prune`, with an account of what was done."""
     body = net.body if isinstance(net, Tapped) else net
     device = next((value.device for value in body.parameters()), torch.device("cpu"))

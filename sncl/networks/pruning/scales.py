@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sncl.networks.gating.compensation import mixed
 from sncl.networks.gating.gate import INPUT_GATE, Apply, Gate, by_layer, gates
-from sncl.networks.taps import INPUT, forward, without_taps
+from sncl.networks.taps import INPUT, forward, remove_hooks, without_taps
 from sncl.tensors.fields import Inputs
 
 SCALE, INPUT_SCALE = "channel_scale", "input_channel_scale"  # the names of fixed factors
@@ -99,10 +98,7 @@ def _input_dims(net: nn.Module, modules: list[Gate], example: Inputs) -> dict[nn
 def remove_scale(net: nn.Module, name: str, scale: ChannelScale) -> None:
     """Take a scale off the layer of that name."""
     place = net.get_submodule(name.removesuffix(INPUT))
-    tables: list[dict[int, Any]] = [place._forward_hooks, place._forward_pre_hooks]
-    for hooks in tables:
-        for key in [key for key, hook in hooks.items() if isinstance(hook, Apply) and hook.gate is scale]:
-            del hooks[key]
+    remove_hooks(place, lambda hook: isinstance(hook, Apply) and hook.gate is scale)
     own = next(own for own, module in place.named_children() if module is scale)
     if isinstance(place, nn.Sequential):
         del place[list(place._modules).index(own)]
