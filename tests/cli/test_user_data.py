@@ -15,7 +15,7 @@ import pytest
 import user_files as files
 from command_line import Done, Sncl
 
-from sncl.bench.measure import subject
+from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
 from sncl.runs.experiment import perform, plan
 from sncl.streams.user.data import UserData, ask, read
