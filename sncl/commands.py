@@ -33,7 +33,8 @@ from sncl.runs.summary import READOUT_TITLES, group, readouts, spread
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.parallel import cores, run_all, run_in_threads
 from sncl.training.run import CHECKPOINT_SECONDS, Moment, sparingly
-from sncl.tuning.search import Search, Trial
+from sncl.tuning.search import Search
+from sncl.tuning.trial import Trial
 
 if TYPE_CHECKING:
     from sncl.tuning.study import Standing
@@ -133,8 +134,7 @@ def tune(
     """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
     if find_spec("optuna") is None:
         raise SnclError("tuning needs optuna: pip install sncl[tune]")
-    from sncl.tuning.study import Job as StudyJob
-    from sncl.tuning.study import Study, take_trials
+    from sncl.tuning.study import Study, StudyJob, take_trials
 
     usual = search.experiment({}, 0)
     check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial

@@ -64,7 +64,8 @@ def tune_command(
     """Choose settings on held-out training data. The same command goes on, also beside others."""
     from sncl.commands import tune
     from sncl.runs.experiment import file_name
-    from sncl.tuning.search import count, plan_search, ranking
+    from sncl.tuning.search import plan_search
+    from sncl.tuning.trial import count_states, ranking
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
@@ -114,7 +115,7 @@ def tune_command(
         ]
         for trial in best[:10]
     ]
-    states = ", ".join(f"{number} {state}" for state, number in count(found).items())
+    states = ", ".join(f"{number} {state}" for state, number in count_states(found).items())
     print_table(headings, cells)
     err.print(f"trials: {states}")
     err.print(f"chosen settings: {written} (for sncl train --settings)")
