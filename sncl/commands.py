@@ -25,10 +25,12 @@ from rich.progress import (
 from sncl.analysis.groups import Group, record
 from sncl.analysis.groups import group as by_seed
 from sncl.errors import SnclError
+from sncl.evaluation.metrics import mean as over_tasks
 from sncl.live.following import Followed
 from sncl.live.view import Overall, View, live
 from sncl.runs.experiment import Experiment, check_memory, make_stream, perform, plan
 from sncl.runs.loading import Trained, load_run
+from sncl.runs.result import Result
 from sncl.runs.summary import READOUT_TITLES, group, readouts, spread
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.parallel import cores, run_all, run_in_threads
@@ -60,7 +62,7 @@ class Job:
 Report = Callable[[Moment | None], None]  # None: the job has ended
 
 
-def work(job: Job, report: Report) -> dict[str, Any]:
+def work(job: Job, report: Report) -> Result:
     """Perform one job and report on it now and then, not every step, and when it ends, well or not."""
     watch = sparingly(report)
 
@@ -255,21 +257,20 @@ def check_picture(path: Path) -> None:
         raise SnclError("drawing needs matplotlib: pip install sncl[plots]")
 
 
-def draw(results: list[dict[str, Any]], path: Path) -> None:
+def draw(results: list[Result], path: Path) -> None:
     """The average accuracy over the tasks seen so far, mean and spread over seeds, one panel for each stream."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    streams = list(dict.fromkeys(result["stream"] for result in results))
+    streams = list(dict.fromkeys(result.stream for result in results))
     figure, axes = pyplot.subplots(1, len(streams), figsize=(3.4 * len(streams), 3.2), squeeze=False)
     for panel, stream in zip(axes[0], streams, strict=True):
-        members = [result for result in results if result["stream"] == stream]
+        members = [result for result in results if result.stream == stream]
         for row in group(members):
             curves = [
-                [sum(known[: t + 1]) / (t + 1) for t, known in enumerate(result["accuracy_matrix"])]
-                for result in row.results
+                [over_tasks(known[: t + 1]) for t, known in enumerate(result.accuracy_matrix)] for result in row.results
             ]
             points = [spread(values) for values in zip(*curves, strict=True)]
             means, deviations = [mean for mean, _ in points], [deviation for _, deviation in points]
@@ -282,7 +283,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
                 high = [mean + deviation for mean, deviation in points]
                 panel.fill_between(tasks, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         panel.set_title(f"{stream} ({READOUT_TITLES[readouts(members)[0]]})", fontsize=10)
-        panel.set_xlabel("tasks seen" if len(members[0]["accuracy_matrix"]) > 1 else "")
+        panel.set_xlabel("tasks seen" if len(members[0].accuracy_matrix) > 1 else "")
         panel.grid(alpha=0.25)
     axes[0][0].set_ylabel("accuracy on tasks seen, %")
     axes[0][0].legend(frameon=False, fontsize=9)

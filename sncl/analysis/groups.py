@@ -29,7 +29,7 @@ def record(run: Trained, found: dict[str, Any]) -> dict[str, Any]:
     """What an analysis found, with the run it is about."""
     experiment = run.experiment
     ours = {key: getattr(experiment, key) for key in ("stream", "method", "memory", "seed")}
-    accuracy, identity = run.result["accuracy"], deciding(experiment.identity())
+    accuracy, identity = run.result.accuracy, deciding(experiment.identity())
     return {"run": str(run.folder), **ours, "accuracy": accuracy, "experiment": identity, **found}
 
 

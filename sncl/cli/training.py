@@ -112,7 +112,7 @@ def train(
             err.print("note: it was made without --tensorboard; give another --out to make it again with it")
     results = run_jobs(jobs, err)
     if as_json:
-        print_json(results[0] if seeds is None else {"runs": results})
+        print_json(results[0].to_json() if seeds is None else {"runs": [result.to_json() for result in results]})
     else:
         print_table(*table(results))
         err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))
@@ -137,10 +137,10 @@ def demo(
         jobs = demo_jobs(seeds, place)
         results = run_jobs(jobs, err)
         if as_json:
-            print_json({"runs": results})
+            print_json({"runs": [result.to_json() for result in results]})
         else:
-            for stream in dict.fromkeys(result["stream"] for result in results):
-                print_table(*table([result for result in results if result["stream"] == stream]))
+            for stream in dict.fromkeys(result.stream for result in results):
+                print_table(*table([result for result in results if result.stream == stream]))
                 out.print()
         if picture is not None:
             draw(results, picture)

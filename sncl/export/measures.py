@@ -133,7 +133,7 @@ def account(
             "milliseconds": latencies(exported, images),
             "accuracy": checked.after,
         },
-        "scored_on": run.result["scored_on"],
+        "scored_on": run.result.scored_on,
         "test_rows": checked.rows,
         "largest_logit_difference": checked.difference,
         "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},

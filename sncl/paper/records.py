@@ -14,7 +14,8 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.paper.tables import Cell
-from sncl.runs.experiment import EXPERIMENT, RESULT, Experiment, decision
+from sncl.runs.experiment import EXPERIMENT, Experiment, decision
+from sncl.runs.result import RESULT, Result, read_result
 from sncl.training.checkpoint import read_json, write_atomically
 
 Record = dict[str, Any]
@@ -60,14 +61,12 @@ def rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def record(result: dict[str, Any]) -> Record:
+def record(result: Result) -> Record:
     """What a results file keeps of ``result.json``. Settings are not rounded: they have to agree exactly."""
-    manifest = result["manifest"]
     return (
-        {key: result[key] for key in NAMES}
-        | {key: manifest[key] for key in (*DECIDING, *MADE_BY)}
-        | {key: rounded(result[key]) for key in MEASURED if key != VARIANTS_KEY}
-        | {VARIANTS_KEY: rounded(result.get(VARIANTS_KEY))}  # which earlier runs did not measure
+        {key: getattr(result, key) for key in NAMES}
+        | {key: getattr(result.manifest, key) for key in (*DECIDING, *MADE_BY)}
+        | {key: rounded(getattr(result, key)) for key in MEASURED}
     )
 
 
@@ -77,7 +76,7 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
         if not (path.parent / RESULT).exists():
             continue
         try:
-            experiment, found = read_json(path), record(read_json(path.parent / RESULT))
+            experiment, found = read_json(path), record(read_result(path.parent / RESULT))
             if any(found[key] != experiment[key] for key in NAMES):
                 continue
         except (SnclError, KeyError, TypeError):

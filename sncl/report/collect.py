@@ -11,7 +11,8 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
-from sncl.runs.experiment import EXPERIMENT, RESULT, decision
+from sncl.runs.experiment import EXPERIMENT, decision
+from sncl.runs.result import RESULT
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.checkpoint import read_json
 from sncl.training.run import LOG

@@ -22,10 +22,12 @@ from torch import nn
 
 import sncl
 from sncl.errors import SnclError
+from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.methods.table import METHODS, Value, entry, make
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
+from sncl.runs.result import RESULT, Manifest, Measures, Result, read_result
 from sncl.runs.settings import Settings, defaults
 from sncl.streams.benchmarks import build, build_user, named, user_benchmark
 from sncl.streams.datasets.sources import Progress
@@ -48,7 +50,6 @@ from sncl.training.run import (
 )
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
-RESULT = "result.json"
 EXPERIMENT = "experiment.json"
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
@@ -278,7 +279,7 @@ def perform(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_tasks: bool = False,
     tensorboard: bool = False,
-) -> dict[str, Any]:
+) -> Result:
     """Run the experiment in ``folder``, or finish it, or return the result that lies there.
 
     ``keep_tasks`` also leaves the network after each task there, for the analyses; ``tensorboard`` a log for
@@ -301,7 +302,7 @@ def perform(
             options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
             scores = run(learner, stream, experiment.epochs, folder, identity, *options)
             result = summarise(experiment, stream, learner, scores)
-            write_json(folder / RESULT, result)
+            write_json(folder / RESULT, result.to_json())
             return result
     except Timeout as error:
         raise SnclError(f"another process is running in {folder}; wait for it or choose another --out") from error
@@ -309,7 +310,7 @@ def perform(
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
+def stored_result(experiment: Experiment, folder: Path) -> Result | None:
     """The result in ``folder`` if this experiment is finished there; an error if another one lies there."""
     if not (folder / EXPERIMENT).exists():
         for name in (CHECKPOINT, RESULT):
@@ -322,9 +323,8 @@ def stored_result(experiment: Experiment, folder: Path) -> dict[str, Any] | None
         raise SnclError(f"{folder} holds another experiment; choose another --out or the settings it was made with")
     if not (folder / RESULT).exists():
         return None
-    result = read_json(folder / RESULT)
-    about = {"stream": experiment.stream, "method": experiment.method, "seed": experiment.seed}
-    if not isinstance(result, dict) or about != {key: result.get(key) for key in about}:
+    result = read_result(folder / RESULT)
+    if any(getattr(result, key) != getattr(experiment, key) for key in ("stream", "method", "memory", "seed")):
         raise SnclError(f"{folder / RESULT} is damaged; move it away to have it written again")
     return result
 
@@ -351,57 +351,57 @@ def check_memory(experiment: Experiment, stream: Stream) -> None:
         raise SnclError(f"--memory {experiment.memory} is more than the {rows} samples {experiment.stream} has")
 
 
-def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: Scores) -> dict[str, Any]:
-    """What ``result.json`` says."""
-    measures = {
-        readout: {
-            "accuracy": average(matrix),
-            "accuracy_matrix": matrix,
-            "untrained": scores.untrained.get(readout),
-            "forgetting": forgetting(matrix) if stream.boundaries else None,
-            "bwt": backward_transfer(matrix) if stream.boundaries else None,
-            "fwt": forward_transfer(matrix, scores.untrained[readout]) if stream.boundaries else None,
-        }
-        for readout, matrix in scores.matrices.items()
-    }
-    main = next(iter(measures.values()))
-    return {
-        "stream": experiment.stream,
-        "method": experiment.method,
-        "memory": experiment.memory,
-        "seed": experiment.seed,
-        "accuracy": {readout: measure["accuracy"] for readout, measure in measures.items()},
-        "accuracy_matrix": main["accuracy_matrix"],
-        "forgetting": main["forgetting"],
-        "bwt": main["bwt"],
-        "fwt": main["fwt"],
-        "measures": measures,
-        "steps": learner.steps,
-        "seconds": round(scores.seconds, 3),
-        "memory_bytes_per_sample": learner.memory.bytes_per_row() if learner.memory is not None else 0,
-        "parameters": sum(parameter.numel() for parameter in learner.net.parameters()),
-        "active_fraction": open_fraction(learner),
-        "open_by_task": scores.open_by_task or None,
-        "open_by_layer": open_by_layer(learner),
-        "accuracy_variants": otherwise(learner, stream),
-        **({"class_names": list(stream.names)} if stream.names else {}),
-        **({"task_names": list(stream.task_names)} if stream.task_names else {}),
-        "scored_on": "validation" if experiment.validation else "test",
-        "manifest": {
-            "protocol": PROTOCOL,
-            "data": stream.source_fingerprint,
-            "versions": {
-                "sncl": sncl.__version__,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
-            "device": torch.cuda.get_device_name() if experiment.device.startswith("cuda") else platform.machine(),
-            "threads": experiment.threads,
-            "precision": experiment.precision,
-            "engine": experiment.engine,
-            "epochs": experiment.epochs,
-            "tasks": experiment.tasks,
-            "validation": experiment.validation,
-            "settings": experiment.settings,
+def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: Scores) -> Result:
+    """What came of a run."""
+    return Result(
+        stream=experiment.stream,
+        method=experiment.method,
+        memory=experiment.memory,
+        seed=experiment.seed,
+        measures={readout: measured(stream, scores, readout) for readout in scores.matrices},
+        steps=learner.steps,
+        seconds=round(scores.seconds, 3),
+        memory_bytes_per_sample=learner.memory.bytes_per_row() if learner.memory is not None else 0,
+        parameters=sum(parameter.numel() for parameter in learner.net.parameters()),
+        active_fraction=open_fraction(learner),
+        open_by_task=scores.open_by_task or None,
+        open_by_layer=open_by_layer(learner),
+        accuracy_variants={
+            way: {str(readout): value for readout, value in found.items()}
+            for way, found in otherwise(learner, stream).items()
         },
-    }
+        scored_on="validation" if experiment.validation else "test",
+        manifest=made(experiment, stream),
+        class_names=list(stream.names) or None,
+        task_names=list(stream.task_names) or None,
+    )
+
+
+def measured(stream: Stream, scores: Scores, readout: Readout) -> Measures:
+    """What follows from the accuracy matrix of one read-out."""
+    matrix = scores.matrices[readout]
+    return Measures(
+        accuracy=average(matrix),
+        accuracy_matrix=matrix,
+        untrained=scores.untrained.get(readout),
+        forgetting=forgetting(matrix) if stream.boundaries else None,
+        bwt=backward_transfer(matrix) if stream.boundaries else None,
+        fwt=forward_transfer(matrix, scores.untrained[readout]) if stream.boundaries else None,
+    )
+
+
+def made(experiment: Experiment, stream: Stream) -> Manifest:
+    """How a run was made, here and now."""
+    return Manifest(
+        protocol=PROTOCOL,
+        data=stream.source_fingerprint,
+        versions={"sncl": sncl.__version__, "torch": str(torch.__version__), "python": platform.python_version()},
+        device=torch.cuda.get_device_name() if experiment.device.startswith("cuda") else platform.machine(),
+        threads=experiment.threads,
+        precision=experiment.precision,
+        engine=experiment.engine,
+        epochs=experiment.epochs,
+        tasks=experiment.tasks,
+        validation=experiment.validation,
+        settings=experiment.settings,
+    )

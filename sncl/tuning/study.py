@@ -223,7 +223,7 @@ class Study:
 
             folder = self.running / f"trial-{trial.number}" / f"seed-{seed}"
             result = perform(self.search.experiment(params, seed), folder, self.job.data, watch)
-            scores.append(next(iter(result["accuracy"].values())))
+            scores.append(next(iter(result.accuracy.values())))
         return None
 
 

@@ -19,7 +19,7 @@ def test_without_noise_it_is_the_runs_accuracy_and_the_weights_come_back_bit_for
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert set(found["measures"]) == {"absolute", "relative", "relative_gates"}
     for points in found["measures"].values():
-        for readout, stored in gated.result["accuracy"].items():
+        for readout, stored in gated.result.accuracy.items():
             assert points[0][f"accuracy/{readout}"] == stored
             assert points[1][f"accuracy/{readout}"] != stored
         assert points[1]["train_loss"] > points[0]["train_loss"]

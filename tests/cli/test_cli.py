@@ -21,6 +21,7 @@ from command_line import Done, Sncl
 
 from sncl import commands
 from sncl.runs.experiment import make_stream, perform, plan
+from sncl.runs.result import Result
 from sncl.runs.summary import table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
@@ -256,7 +257,7 @@ def test_the_table_shows_every_word_even_in_a_pipe(sncl: Sncl, tmp_path: Path) -
     done = sncl(*SHORT, "--out", "run")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     headings, row = done.out.splitlines()
-    assert re.split(r"\s{2,}", headings.strip()) == table([result])[0]
+    assert re.split(r"\s{2,}", headings.strip()) == table([Result.from_json(result)])[0]
     accuracies = [f"{result['accuracy'][readout]:.2f}" for readout in ("class_il", "task_il")]
     assert row.split()[:6] == ["seq-digits", "ER", "200", "1", *accuracies]
     assert done.err == "run folder: run\n"
@@ -551,7 +552,7 @@ def test_two_programs_do_not_share_a_folder(tmp_path: Path) -> None:
     watched = perform(experiment, tmp_path / "shared", watch=second)
     (answer,) = answers
     assert is_one_line_of_error(answer, str(tmp_path / "shared"), "another process")
-    assert watched["measures"] == perform(experiment, tmp_path / "alone")["measures"]
+    assert watched.measures == perform(experiment, tmp_path / "alone").measures
     assert equal(tensors(tmp_path / "shared"), tensors(tmp_path / "alone"))
 
 

@@ -126,8 +126,8 @@ def test_every_method_learns_a_table(tmp_path: Path, method: str) -> None:
     result = perform(
         plan("", method, epochs=2, device="cpu", settings={"width": "16"}, user_data=data), tmp_path / "run"
     )
-    assert result["stream"] == "table:flowers.csv"
-    assert next(iter(result["accuracy"].values())) > 40
+    assert result.stream == "table:flowers.csv"
+    assert next(iter(result.accuracy.values())) > 40
 
 
 def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path) -> None:

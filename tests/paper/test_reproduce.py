@@ -21,6 +21,7 @@ from sncl.paper import tables as paper
 from sncl.paper.comparison import mark, markdown
 from sncl.paper.tables import Published, cells, published
 from sncl.runs.experiment import Experiment, decision, perform, plan
+from sncl.runs.result import Result
 from sncl.runs.settings import table as defaults_table
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.run import Moment
@@ -45,7 +46,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments that are performed; those of several jobs in this process too."""
     found: list[Experiment] = []
 
-    def noted(experiment: Experiment, *rest: Any) -> dict[str, Any]:
+    def noted(experiment: Experiment, *rest: Any) -> Result:
         found.append(experiment)
         return perform(experiment, *rest)
 
@@ -238,6 +239,8 @@ def copied(finished: Path, folder: Path, **changed: Any) -> Path:
     experiment |= {key: value for key, value in changed.items() if key in experiment}
     write_json(folder / "experiment.json", experiment)
     result |= {key: value for key, value in changed.items() if key in result}
+    for readout, accuracy in result["accuracy"].items():
+        result["measures"][readout]["accuracy"] = accuracy
     result["manifest"] |= {key: value for key, value in changed.items() if key in result["manifest"]}
     write_json(folder / "result.json", result)
     return folder
@@ -494,7 +497,7 @@ def test_settings_are_not_rounded(finished: Path) -> None:
     result = read_json(finished / "result.json")
     result["manifest"]["settings"]["decay"] = 1e-05
     result["active_fraction"], result["open_by_task"] = 0.123456, [0.98765, 0.5]
-    line = records.record(result)
+    line = records.record(Result.from_json(result))
     assert line["settings"]["decay"] == 1e-05
     assert (line["active_fraction"], line["open_by_task"]) == (0.1235, [0.9877, 0.5])
 
@@ -598,8 +601,8 @@ def test_an_averaged_run_is_also_a_run_without_the_average(digits: None, sncl: S
         plan("seq-digits", "er", memory=40, device="cpu", settings={"ema": "0.9"}), tmp_path / "runs" / "averaged"
     )
     plain = perform(plan("seq-digits", "er", memory=40, device="cpu"), tmp_path / "plain")
-    assert averaged["accuracy_variants"]["as_trained"] == plain["accuracy"] != averaged["accuracy"]
+    assert averaged.accuracy_variants["as_trained"] == plain.accuracy != averaged.accuracy
     row, _ = sncl(*ONE, "--collect", "--runs", str(tmp_path / "runs"), "--json").json()["rows"]
     assert (row["readout"], row["seeds"]) == ("class_il", [0])
-    assert row["ours"]["mean"] == pytest.approx(plain["accuracy"]["class_il"], abs=1e-3)
-    assert row["otherwise"]["averaged by 0.9"]["mean"] == pytest.approx(averaged["accuracy"]["class_il"], abs=1e-3)
+    assert row["ours"]["mean"] == pytest.approx(plain.accuracy["class_il"], abs=1e-3)
+    assert row["otherwise"]["averaged by 0.9"]["mean"] == pytest.approx(averaged.accuracy["class_il"], abs=1e-3)

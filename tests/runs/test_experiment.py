@@ -54,7 +54,7 @@ def test_a_run_computes_on_its_threads_and_leaves_them_as_they_were(tmp_path: Pa
     before = torch.get_num_threads()
     experiment = plan("seq-digits", "er", tasks=1, epochs=1, device="cpu", threads=2)
     result = perform(experiment, tmp_path / "run", watch=lambda moment: seen.append(torch.get_num_threads()))
-    assert set(seen) == {2} and torch.get_num_threads() == before and result["manifest"]["threads"] == 2
+    assert set(seen) == {2} and torch.get_num_threads() == before and result.manifest.threads == 2
 
 
 def test_a_plan_fills_in_what_was_not_said() -> None:
@@ -156,9 +156,9 @@ def test_the_last_row_is_the_stored_network_on_the_test_sets(tmp_path: Path) -> 
     net, tests = weights(tmp_path), digits_tests()[:3]
     class_il = [percent(net, x, y, list(range(10))) for x, y in tests]
     task_il = [percent(net, x, y, [2 * task, 2 * task + 1]) for task, (x, y) in enumerate(tests)]
-    assert result["measures"]["class_il"]["accuracy_matrix"][-1] == pytest.approx(class_il, abs=1e-9)
-    assert result["measures"]["task_il"]["accuracy_matrix"][-1] == pytest.approx(task_il, abs=1e-9)
-    assert result["accuracy"] == pytest.approx({"class_il": sum(class_il) / 3, "task_il": sum(task_il) / 3})
+    assert result.measures["class_il"].accuracy_matrix[-1] == pytest.approx(class_il, abs=1e-9)
+    assert result.measures["task_il"].accuracy_matrix[-1] == pytest.approx(task_il, abs=1e-9)
+    assert result.accuracy == pytest.approx({"class_il": sum(class_il) / 3, "task_il": sum(task_il) / 3})
     assert class_il != task_il
 
 
@@ -167,24 +167,24 @@ def test_untrained_accuracies_are_those_of_the_first_weights(tmp_path: Path) -> 
     result = perform(experiment, tmp_path)
     net = dict(make_learner(experiment, make_stream(experiment, None)).body.state_dict())
     expected = [percent(net, x, y, list(range(10))) for x, y in digits_tests()[:3]]
-    assert result["measures"]["class_il"]["untrained"] == pytest.approx(expected, abs=1e-9)
+    assert result.measures["class_il"].untrained == pytest.approx(expected, abs=1e-9)
 
 
 def test_measures_follow_from_the_matrix(tmp_path: Path) -> None:
     result = perform(short(method="sgd", tasks=3), tmp_path)
-    for measure in result["measures"].values():
-        a, u = measure["accuracy_matrix"], measure["untrained"]
+    for measure in result.measures.values():
+        a, u = measure.accuracy_matrix, measure.untrained
         assert [[value is None for value in row] for row in a] == [
             [False, False, True],  # tested on what it has seen and on what comes next
             [False, False, False],
             [False, False, False],
         ]
         falls = [max(a[0][0], a[1][0], a[2][0]) - a[2][0], max(a[1][1], a[2][1]) - a[2][1]]
-        assert measure["forgetting"] == pytest.approx(sum(falls) / 2)
-        assert measure["bwt"] == pytest.approx((a[2][0] - a[0][0] + a[2][1] - a[1][1]) / 2)
-        assert measure["fwt"] == pytest.approx((a[0][1] - u[1] + a[1][2] - u[2]) / 2)
-    main = result["measures"]["class_il"]
-    assert [result[key] for key in ("forgetting", "bwt", "fwt")] == [main[key] for key in ("forgetting", "bwt", "fwt")]
+        assert measure.forgetting == pytest.approx(sum(falls) / 2)
+        assert measure.bwt == pytest.approx((a[2][0] - a[0][0] + a[2][1] - a[1][1]) / 2)
+        assert measure.fwt == pytest.approx((a[0][1] - u[1] + a[1][2] - u[2]) / 2)
+    main = result.measures["class_il"]
+    assert (result.forgetting, result.bwt, result.fwt) == (main.forgetting, main.bwt, main.fwt)
 
 
 @pytest.mark.parametrize(
@@ -193,15 +193,15 @@ def test_measures_follow_from_the_matrix(tmp_path: Path) -> None:
 )
 def test_without_boundaries_there_is_one_row_and_nothing_to_forget(tmp_path: Path, stream: str, method: str) -> None:
     result = perform(short(stream, method), tmp_path)
-    assert len(result["accuracy_matrix"]) == 1
-    assert None not in result["accuracy_matrix"][0]
-    assert result["forgetting"] is result["bwt"] is result["fwt"] is None
+    assert len(result.accuracy_matrix) == 1
+    assert None not in result.accuracy_matrix[0]
+    assert result.forgetting is result.bwt is result.fwt is None
 
 
 def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
     image, label, logits, loss, features = 64, 8, 4 * 10, 4, 2 * (100 + 100)
     costs = {
-        method: perform(short(method=method, tasks=1), tmp_path / method)["memory_bytes_per_sample"]
+        method: perform(short(method=method, tasks=1), tmp_path / method).memory_bytes_per_sample
         for method in ("sgd", "er", "der", "derpp", "sncl")
     }
     assert costs == {
@@ -221,21 +221,21 @@ def test_open_neurons_are_those_of_the_stored_gates(tmp_path: Path) -> None:
     assert len(gates) == 2
     # a neuron is open while its variance is smaller than its squared mean
     is_open = torch.cat([found[f"{gate}log_spread"].exp() < found[f"{gate}mu"].square() for gate in gates])
-    assert result["active_fraction"] == pytest.approx(float(is_open.double().mean()), abs=1e-6)
-    assert 0 < result["active_fraction"] < 1
-    assert result["open_by_task"][-1] == result["active_fraction"]
-    assert len(result["open_by_task"]) == 2
+    assert result.active_fraction == pytest.approx(float(is_open.double().mean()), abs=1e-6)
+    assert 0 < result.active_fraction < 1
+    assert result.open_by_task[-1] == result.active_fraction
+    assert len(result.open_by_task) == 2
 
 
 def test_a_validation_split_leaves_the_test_set_alone(tmp_path: Path) -> None:
     validated = perform(short(validation=0.25), tmp_path / "validation")
     usual = perform(short(), tmp_path / "test")
-    assert (validated["scored_on"], usual["scored_on"]) == ("validation", "test")
-    assert validated["manifest"]["validation"] == 0.25
+    assert (validated.scored_on, usual.scored_on) == ("validation", "test")
+    assert validated.manifest.validation == 0.25
     rows = {part: make_stream(short(validation=part), None) for part in (0.0, 0.25)}
     held, tested = (torch.cat([stream.test(task)[0] for task in range(2)]) for stream in (rows[0.25], rows[0.0]))
     assert not {bytes(each.numpy()) for each in held} & {bytes(each.numpy()) for each in tested}
-    assert validated["steps"] < usual["steps"]
+    assert validated.steps < usual.steps
 
 
 @pytest.mark.parametrize("stream", DIGITS)
@@ -244,9 +244,9 @@ def test_a_seed_decides_everything(tmp_path: Path, stream: str) -> None:
         perform(short(stream, "sncl", seed=seed), tmp_path / name) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
     )
     assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert first["accuracy_matrix"] == again["accuracy_matrix"]
+    assert first.accuracy_matrix == again.accuracy_matrix
     assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
-    assert other["seed"] == 1
+    assert other.seed == 1
 
 
 def test_the_first_weights_follow_from_the_seed_and_nothing_else() -> None:
@@ -276,7 +276,7 @@ def test_sncl_with_everything_off_is_dark_experience_replay_bit_for_bit(
     ours = perform(short(stream, "sncl", seed=3, settings=off | common), tmp_path / "sncl")
     theirs = perform(short(stream, plain, seed=3, settings=settings | common), tmp_path / plain)
     assert equal(weights(tmp_path / "sncl"), weights(tmp_path / plain))
-    assert ours["measures"] == theirs["measures"]
+    assert ours.measures == theirs.measures
 
 
 @pytest.mark.parametrize("part", [("gamma", "0.1"), ("eta", "1e-9"), ("admission", "loss-aware"), ("alpha", "0.701")])
@@ -306,21 +306,21 @@ def test_who_watches_is_told_of_every_step_and_score(tmp_path: Path) -> None:
     moments: list[Moment] = []
     result = perform(short(), tmp_path, watch=moments.append)
     steps = [moment.steps for moment in moments if not moment.accuracy]
-    assert steps == list(range(1, result["steps"] + 1))
-    assert {(moment.total, moment.tasks) for moment in moments} == {(result["steps"], 2)}
+    assert steps == list(range(1, result.steps + 1))
+    assert {(moment.total, moment.tasks) for moment in moments} == {(result.steps, 2)}
     (_, last) = [moment.accuracy for moment in moments if moment.accuracy]
-    assert last == result["accuracy"]
+    assert last == result.accuracy
 
 
 def test_the_log_tells_of_the_losses_and_scores(tmp_path: Path) -> None:
     result = perform(short(method="derpp"), tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     losses = [line for line in lines if line["event"] == "losses"]
-    assert [line["step"] for line in losses] == list(range(1, result["steps"] + 1))
+    assert [line["step"] for line in losses] == list(range(1, result.steps + 1))
     assert set(losses[0]["losses"]) == {"labels"}  # nothing is remembered yet
     assert set(losses[-1]["losses"]) == {"labels", "past_logits", "past_labels"}
     scores = [line for line in lines if line["event"] == "evaluation"]
-    assert [line["accuracy"]["class_il"] for line in scores] == result["accuracy_matrix"]
+    assert [line["accuracy"]["class_il"] for line in scores] == result.accuracy_matrix
     assert [line["memory"] for line in scores] == [30, 30]
     assert [sum(line["memory_by_class"]) for line in scores] == [30, 30]
     assert [sum(count > 0 for count in line["memory_by_task"]) for line in scores] == [1, 2]
@@ -334,7 +334,7 @@ def test_the_log_tells_which_neurons_are_open_and_which_task_uses_them(tmp_path:
     assert all("memory_by_task" not in line for line in scores)  # all classes in every task: nobody knows
     assert set(last["open_neurons"]) == {"layer1.1", "layer2.1"}
     is_open, neurons = (sum(each) for each in zip(*last["open_neurons"].values(), strict=True))
-    assert is_open / neurons == pytest.approx(result["active_fraction"])
+    assert is_open / neurons == pytest.approx(result.active_fraction)
     assert [len(line["neuron_use"]["overlap"]) for line in scores] == [1, 2, 3]
     for line in scores:
         use = line["neuron_use"]

@@ -17,9 +17,9 @@ from sncl.training.run import CHECKPOINT, TASK_NETWORK, accuracies
 
 def test_the_loaded_network_scores_what_the_run_scored(gated: Trained) -> None:
     found = accuracies(gated.learner, gated.stream, range(3))
-    assert found.keys() == gated.result["measures"].keys() == {"class_il", "task_il"}
+    assert found.keys() == gated.result.measures.keys() == {"class_il", "task_il"}
     for readout, row in found.items():
-        assert row == gated.result["measures"][readout]["accuracy_matrix"][-1]
+        assert row == gated.result.measures[readout].accuracy_matrix[-1]
 
 
 def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, plain: Trained) -> None:
@@ -28,7 +28,7 @@ def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, pla
         assert learner is not None
         assert (
             accuracies(learner, gated.stream, range(task))["class_il"][:task]
-            == (gated.result["accuracy_matrix"][task - 1][:task])
+            == (gated.result.accuracy_matrix[task - 1][:task])
         )
     assert plain.after_task(1) is None
 

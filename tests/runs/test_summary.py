@@ -5,21 +5,28 @@ from typing import Any
 
 import pytest
 
+from sncl.runs.result import Manifest, Measures, Result
 from sncl.runs.summary import group, readouts, show, spread, table
 
 
-def result(method: str = "er", seed: int = 0, **changed: Any) -> dict[str, Any]:
-    usual = {
-        "stream": "seq-digits",
-        "method": method,
-        "memory": 100,
-        "seed": seed,
-        "accuracy": {"class_il": 80.0, "task_il": 95.0},
-        "forgetting": 10.0,
-        "active_fraction": None,
-        "seconds": 2.0,
+def result(
+    method: str = "er",
+    seed: int = 0,
+    accuracy: dict[str, float] | None = None,
+    forgetting: float | None = 10.0,
+    **changed: Any,
+) -> Result:
+    accuracy = accuracy or {"class_il": 80.0, "task_il": 95.0}
+    usual: dict[str, Any] = {
+        **{"stream": "seq-digits", "method": method, "memory": 100, "seed": seed},
+        "measures": {
+            readout: Measures(value, [[value]], None, forgetting, None, None) for readout, value in accuracy.items()
+        },
+        **{"steps": 10, "seconds": 2.0, "memory_bytes_per_sample": 65, "parameters": 100, "active_fraction": None},
+        **{"open_by_task": None, "open_by_layer": None, "accuracy_variants": {}, "scored_on": "test"},
+        "manifest": Manifest("2020.1", "0", {}, "cpu", 1, "float32", "eager", 1, 1, 0.0, {}),
     }
-    return usual | changed
+    return Result(**usual | changed)
 
 
 def test_spread_is_the_mean_and_the_sample_deviation() -> None:
@@ -72,7 +79,7 @@ def test_streams_of_several_kinds_share_a_table() -> None:
 
 def test_groups_keep_the_order_of_their_first_result() -> None:
     found = group([result("sncl"), result("er", seed=3), result("sncl", seed=1), result("er", memory=7)])
-    assert [(each.title, each.memory, [one["seed"] for one in each.results]) for each in found] == [
+    assert [(each.title, each.memory, [one.seed for one in each.results]) for each in found] == [
         ("SNCL", 100, [0, 1]),
         ("ER", 100, [3]),
         ("ER", 7, [0]),
