@@ -89,9 +89,7 @@ def including(key: str, where: Range | Choices, default: Value) -> Range | Choic
         return where if default in where.values else Choices((*where.values, default))
     assert not isinstance(default, str)  # it has no range
     if where.log and not default > 0:
-        raise SnclError(
-            f"{key} is {default} by default, which no logarithmic scale has; search a few values, or fix it"
-        )
+        raise SnclError(f"{key} is {default} by default, which no logarithmic scale has; search a few values or fix it")
     return Range(min(where.low, default), max(where.high, default), where.log)
 
 
