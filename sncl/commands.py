@@ -22,12 +22,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from sncl.analysis.groups import Group, record
-from sncl.analysis.groups import group as by_seed
+from sncl.analysis.groups import SeedGroup, analysed, by_seed
 from sncl.errors import SnclError
 from sncl.evaluation.metrics import mean as over_tasks
 from sncl.live.following import Followed
-from sncl.live.view import Overall, View, live
+from sncl.live.view import LiveView, Overall, live
 from sncl.runs.experiment import Experiment, check_memory, make_stream, perform, plan
 from sncl.runs.loading import Trained, load_run
 from sncl.runs.result import Result
@@ -113,7 +112,7 @@ def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report]
     heading, titles = names([job.experiment for job in jobs])
     if len(jobs) > 1:
         heading = f"{len(jobs)} runs" + (f": {heading}" if heading else "")
-    view = View(heading, [Followed(title) for title in titles])
+    view = LiveView(heading, [Followed(title) for title in titles])
     with live(view, console):
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
@@ -145,7 +144,9 @@ def tune(
     there = min(study.standing().finished, trials)
     on_gpu = usual.device.startswith("cuda")
     at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
-    view = View(f"{search.method} on {search.stream}, trials on held-out data", [Followed("") for _ in range(at_once)])
+    view = LiveView(
+        f"{search.method} on {search.stream}, trials on held-out data", [Followed("") for _ in range(at_once)]
+    )
     best: float | None = None
     view.overall = overall = Overall(there, trials, there / trials, there / trials)
 
@@ -181,7 +182,7 @@ def analyse(
     console: Console,
     data: Path | None = None,
     device: str = "auto",
-) -> list[Group]:
+) -> list[SeedGroup]:
     """What an analysis says about each run, behind one progress bar each, by method and seed."""
     found = []
     with counting_bar(console) as progress:
@@ -193,7 +194,7 @@ def analyse(
 
             run: Trained = load_run(folder, data, device)
             with exact_kernels(), on_threads(run.experiment.threads):
-                found.append(record(run, analysis(run, progress=watch)))
+                found.append(analysed(run, analysis(run, progress=watch)))
             by_seed(found)  # refuses the same seed twice before more time is spent
     return by_seed(found)
 

@@ -25,7 +25,7 @@ from sncl.cli.options import (
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.analysis.groups import Group
+    from sncl.analysis.groups import SeedGroup
 
 
 def analyze_perturbation(
@@ -128,8 +128,8 @@ class Shown(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
-    table: Callable[[Sequence[Group]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[Group], Path], None]
+    table: Callable[[Sequence[SeedGroup]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[SeedGroup], Path], None]
     file: Path | None
     picture: Path | None
     as_json: bool
@@ -142,7 +142,7 @@ def analyze(
     show: Shown,
     data: Path | None,
     device: str,
-) -> list[Group]:
+) -> list[SeedGroup]:
     """Analyse the runs, and show, write and draw what was found."""
     from sncl.commands import analyse, check_picture
     from sncl.training.checkpoint import write_json

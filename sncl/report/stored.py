@@ -17,7 +17,7 @@ from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
 
 MOST_IMAGES = 200
-COLUMNS = 20
+SHEET_COLUMNS = 20
 SHEET_SIDE = 40  # pixels of an image on the sheet; small ones are enlarged in whole steps
 
 
@@ -88,7 +88,7 @@ def tiled(x: Tensor) -> Tensor:
     x = x.expand(-1, 3, -1, -1)
     enlarged = max(1, SHEET_SIDE // x.shape[-1])
     x = x.repeat_interleave(enlarged, 2).repeat_interleave(enlarged, 3)
-    columns = min(COLUMNS, len(x))
+    columns = min(SHEET_COLUMNS, len(x))
     lines = -(-len(x) // columns)
     height, width = x.shape[2] + 2, x.shape[3] + 2
     picture = torch.full((lines * height, columns * width, 3), 128, dtype=torch.uint8)

@@ -19,6 +19,7 @@ from sncl import commands
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.runs.experiment import plan
+from sncl.runs.result import Result
 from sncl.streams import benchmarks
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.parallel import run_in_threads
@@ -252,14 +253,14 @@ def test_what_is_written_is_toml_whatever_is_in_it() -> None:
 
 
 def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[dict[str, Any]] = []
+    results: list[Result] = []
     load, perform = benchmarks.load, study.perform
 
     def poisoned(*arguments: Any) -> Any:
         source = load(*arguments)
         return replace(source, test_x=source.test_x[:0], test_y=source.test_y[:0])  # to be tested on: an error
 
-    def noted(*arguments: Any) -> dict[str, Any]:
+    def noted(*arguments: Any) -> Result:
         results.append(perform(*arguments))
         return results[-1]
 
@@ -268,8 +269,8 @@ def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(benchmarks, "load", poisoned)
     without = sncl(*SHORT, "--trials", "2", "--storage", "other.journal", "--json").json()["trials"]
     assert [trial["scores"] for trial in without] == [trial["scores"] for trial in usual]
-    assert [result["scored_on"] for result in results] == ["validation"] * 4
-    assert [result["manifest"]["validation"] for result in results] == [0.1] * 4
+    assert [result.scored_on for result in results] == ["validation"] * 4
+    assert [result.manifest.validation for result in results] == [0.1] * 4
 
 
 @pytest.mark.parametrize(
