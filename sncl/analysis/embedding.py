@@ -71,7 +71,7 @@ def label_names(stream: Stream, labels: Tensor) -> list[int] | list[str]:
 def tsne(
     run: Trained, *, task: int | None = None, rows: int = 2_000, seed: int = 0, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Embed about ``rows`` test samples (0: all) and, if the run kept its networks, those of a ``task`` then and now."""
+    """Embed about ``rows`` test samples (0: all) and, if the run kept its networks, a ``task`` then and now."""
     refuse_task(run, task)
     steps = 1 if task is None else 2
     found = after_stream(run, rows, seed)

@@ -68,7 +68,7 @@ def traces(net: Tapped, batches: Batches, progress: Callable[[int], None] | None
 def times_fisher(net: Tapped, batches: Batches, vector: Tensor) -> Tensor:
     """F times a vector over the trained parameters, without F or any single sample's gradient. [parameters]
 
-    The slope of each sample's loss along the vector is a derivative of the gradient of their weighted sum by the weights.
+    The slope of each loss along the vector is a derivative of the gradient of their weighted sum by the weights.
     """
     parameters = trained(net.body)
     total, rows = torch.zeros_like(vector), 0

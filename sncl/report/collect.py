@@ -18,7 +18,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """A finished run: what was run, what came out, and what was written down on the way."""
 
     folder: Path
@@ -38,9 +38,9 @@ class Run:
         return f"task {task + 1}" + (f": {names[task]}" if task < len(names) else "")
 
 
-def read_runs(paths: Iterable[Path], note: Note) -> list[Run]:
+def read_runs(paths: Iterable[Path], note: Note) -> list[FinishedRun]:
     """All finished runs in and below these folders, each once; what is left out is noted."""
-    found: dict[tuple[str, int], Run] = {}
+    found: dict[tuple[str, int], FinishedRun] = {}
     notes = []
     for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         if not (folder / RESULT).exists():
@@ -67,7 +67,7 @@ def run_folders(path: Path) -> list[Path]:
     return folders
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> FinishedRun:
     """One finished run; an error that names the file where one is damaged."""
     experiment, result = read_json(folder / EXPERIMENT), read_result(folder / RESULT)
     if not isinstance(experiment, dict) or not isinstance(experiment.get("settings"), dict):
@@ -76,4 +76,4 @@ def read_run(folder: Path) -> Run:
     losses, evaluations = (
         tuple(line for line in lines if line.get("event") == event) for event in ("losses", "evaluation")
     )
-    return Run(folder, experiment, result, losses, evaluations)
+    return FinishedRun(folder, experiment, result, losses, evaluations)

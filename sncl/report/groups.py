@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sncl.methods.table import METHODS
-from sncl.report.collect import Run
+from sncl.report.collect import FinishedRun
 from sncl.runs.experiment import decision
 from sncl.streams.benchmarks import STREAMS
 
@@ -20,9 +20,9 @@ class RunGroup:
     method: str
     memory: int
     title: str
-    runs: tuple[Run, ...]
+    runs: tuple[FinishedRun, ...]
 
-    def name(self, run: Run) -> str:
+    def name(self, run: FinishedRun) -> str:
         return f"{self.title}, seed {run.result.seed}"
 
     @property
@@ -31,9 +31,9 @@ class RunGroup:
         return str(self.runs[0].folder)
 
 
-def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
+def group_runs(runs: Sequence[FinishedRun]) -> list[RunGroup]:
     """The runs by what decides them, in the order of `sncl list`: by stream, method and memory."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[FinishedRun]] = {}
     for run in runs:
         found.setdefault(decision(run.experiment), []).append(run)
     several = [tuple(sorted(members, key=lambda run: run.result.seed)) for members in found.values()]
@@ -47,7 +47,7 @@ def place(name: str, known: Sequence[str]) -> tuple[int, str]:
     return known.index(name) if name in known else len(known), name
 
 
-def titled_group(members: tuple[Run, ...], others: Sequence[Run]) -> RunGroup:
+def titled_group(members: tuple[FinishedRun, ...], others: Sequence[FinishedRun]) -> RunGroup:
     """A group whose title says what sets it apart from those of the same stream and method, and no more."""
     first, words = members[0].result, []
     rivals = [each for each in others if (each.result.stream, each.result.method) == (first.stream, first.method)]
@@ -60,7 +60,7 @@ def titled_group(members: tuple[Run, ...], others: Sequence[Run]) -> RunGroup:
     return RunGroup(first.stream, first.method, first.memory, ", ".join([title, *words]), members)
 
 
-def decisions(run: Run) -> dict[str, Any]:
+def decisions(run: FinishedRun) -> dict[str, Any]:
     """What may set two groups of one method apart."""
     keys = ("memory", "epochs", "tasks", "validation", "protocol")
     user_data = run.experiment.get("user_data")

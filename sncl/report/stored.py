@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import log_lambda
-from sncl.report.collect import Note, Run
+from sncl.report.collect import FinishedRun, Note
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
     sheet: Sheet | None
 
 
-def read_stored(run: Run, note: Note) -> Stored:
+def read_stored(run: FinishedRun, note: Note) -> Stored:
     """Look into the checkpoint of a run; one that is damaged or gone leaves these parts out, with a note."""
     path = run.folder / CHECKPOINT
     if not path.exists():
@@ -56,7 +56,7 @@ def read_stored(run: Run, note: Note) -> Stored:
     return Stored(losses, gate_values(tensors, run), sheet(rows))
 
 
-def gate_values(tensors: Fields, run: Run) -> dict[str, list[float]]:
+def gate_values(tensors: Fields, run: FinishedRun) -> dict[str, list[float]]:
     r"""\log \lambda of every neuron, by layer."""
     parameterisation: Any = run.experiment["settings"].get("parameterisation", "sigma")
     network = within("network", tensors)

@@ -36,7 +36,7 @@ def settings_file(search: Search, trials: Sequence[Trial], wanted: int, chosen: 
         f"Trials: {counts}. Seeds: 0 to {search.seeds - 1}. Protocol {PROTOCOL}, epochs {experiment.epochs}, "
         f"tasks {experiment.tasks}.",
         f"Validation accuracy over seeds: {chosen.shown()} (trial {chosen.number}); shipped defaults: {of_shipped}.",
-        f"Command: {command(search, wanted)}",
+        f"Command: {repeat_command(search, wanted)}",
     ]
     memory = experiment.memory if entry(search.method).memory else "any"
     values = ", ".join(f"{key} = {_toml(value)}" for key, value in search.row(chosen.params).items())
@@ -44,7 +44,7 @@ def settings_file(search: Search, trials: Sequence[Trial], wanted: int, chosen: 
     return f"{comments}\n[{_key(search.stream)}]\n{search.method}.{memory} = {{ {values} }}\n"
 
 
-def command(search: Search, trials: int) -> str:
+def repeat_command(search: Search, trials: int) -> str:
     """The command that repeats a search."""
     words = [word for name, value in search.arguments(trials) for word in (f"--{name}", value)]
     return shlex.join(["sncl", "tune", *words])

@@ -18,7 +18,7 @@ from results import result
 from sncl import cli
 from sncl.evaluation.metrics import falls
 from sncl.report import write_report
-from sncl.report.collect import Run, read_runs
+from sncl.report.collect import FinishedRun, read_runs
 from sncl.report.figures.accuracy import accuracy_curve
 from sncl.report.groups import RunGroup, group_runs
 from sncl.report.tables import paper
@@ -177,7 +177,7 @@ def test_a_run_counts_once(runs: Path, tmp_path: Path, copied: Copied) -> None:
 
 def stand_in(stream: str, method: str, memory: int, tasks: int, **settings: Any) -> RunGroup:
     experiment = {"tasks": tasks, "epochs": 1, "validation": 0.0, "settings": settings}
-    return RunGroup(stream, method, memory, method, (Run(Path(), experiment, result(method)),))
+    return RunGroup(stream, method, memory, method, (FinishedRun(Path(), experiment, result(method)),))
 
 
 def test_the_papers_value_is_that_of_the_same_experiment() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sncl.evaluation.metrics import Matrix, falls
-from sncl.report.collect import Run
+from sncl.report.collect import FinishedRun
 from sncl.report.figures.figure import (
     Figure,
     FigureView,
@@ -92,7 +92,7 @@ def matrix_figure(groups: Sequence[RunGroup]) -> Figure:
     return Figure("matrix", "Accuracy matrix", note, ("stream", "read-out", "run"), views)
 
 
-def heat_map(run: Run, matrix: Matrix) -> Series:
+def heat_map(run: FinishedRun, matrix: Matrix) -> Series:
     return {
         "type": "heatmap",
         "name": "accuracy, %",

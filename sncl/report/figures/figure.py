@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sncl.report.collect import Run
+from sncl.report.collect import FinishedRun
 from sncl.report.groups import RunGroup
 from sncl.runs.summary import READOUT_TITLES, spread
 
@@ -94,7 +94,7 @@ def groups_by_readout(groups: Sequence[RunGroup]) -> Iterator[tuple[str, str, li
             yield stream, readout, having
 
 
-def every_run(groups: Sequence[RunGroup]) -> Iterator[tuple[RunGroup, Run]]:
+def every_run(groups: Sequence[RunGroup]) -> Iterator[tuple[RunGroup, FinishedRun]]:
     return ((each, run) for each in groups for run in each.runs)
 
 
@@ -106,7 +106,7 @@ def task_titles(number: int) -> list[str]:
     return [f"task {task + 1}" for task in range(number)]
 
 
-def evaluation_titles(run: Run) -> list[str]:
+def evaluation_titles(run: FinishedRun) -> list[str]:
     """When the evaluations of a run took place."""
     if len(run.evaluations) == 1:
         return ["at the end"]

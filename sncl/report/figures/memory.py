@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sncl.report.collect import Run
+from sncl.report.collect import FinishedRun
 from sncl.report.figures.figure import Figure, FigureView, Series, evaluation_titles, every_run
 from sncl.report.groups import RunGroup
 from sncl.report.stored import Stored
@@ -24,7 +24,7 @@ def balance_figure(groups: Sequence[RunGroup]) -> Figure:
     return Figure("balance", "What the memory holds", note, ("stream", "run", "by"), views)
 
 
-def balance_bars(run: Run, kind: str) -> list[Series]:
+def balance_bars(run: FinishedRun, kind: str) -> list[Series]:
     """A series for every class or task in the memory; none where they were not counted."""
     counts = [line.get(f"memory_by_{kind}") for line in run.evaluations]
     if not counts or None in counts:
