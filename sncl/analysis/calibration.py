@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sncl.analysis.samples import samples_of_tests
-from sncl.networks.gating.gate import gates, sampling
+from sncl.networks.gating.attach import gates, sampling
 from sncl.runs.loading import Trained
 from sncl.streams.datasets.sources import Progress
 from sncl.tensors.random import Randomness

@@ -21,7 +21,7 @@ from sncl.analysis.samples import TrainingSamples, samples_of_tests
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import READOUTS, correct
 from sncl.methods.terms import label_losses
-from sncl.networks.gating.gate import gates
+from sncl.networks.gating.attach import gates
 from sncl.runs.loading import Trained
 from sncl.runs.summary import spread
 from sncl.streams.datasets.sources import Progress
@@ -43,7 +43,7 @@ def weights(net: nn.Module, kind: NoiseKind) -> dict[str, nn.Parameter]:
     noise relative to these is noise relative to the weights with the gate multiplied in; noise on the gate comes on
     top. Which of the two is fair to a network without gates can be argued about, so both are reported.
     """
-    resting = {id(gate.log_spread) for _, gate in gates(net)}
+    resting = {id(value) for _, gate in gates(net) for value in gate.parameters() if value is not gate.mu}
     if kind == "relative":
         resting |= {id(gate.mu) for _, gate in gates(net)}
     return {name: value for name, value in net.named_parameters() if id(value) not in resting}

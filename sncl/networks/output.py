@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import INPUT_GATE
+from sncl.networks.gating.attach import INPUT_GATE
 from sncl.networks.layers import logit_layers
 from sncl.networks.taps import call, evaluating, layer
 from sncl.tensors.fields import Inputs

@@ -24,11 +24,13 @@ import sncl
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
-from sncl.methods.table import METHODS, Value, entry, make
+from sncl.methods.method import Method
+from sncl.methods.table import Settings, Value, entry, make
+from sncl.networks.gating.mask import Mask
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.runs.result import RESULT, Manifest, Measures, Result, read_result
-from sncl.runs.settings import Settings, defaults
+from sncl.runs.settings import defaults, known_settings
 from sncl.streams.benchmarks import build, build_user, named, user_benchmark
 from sncl.streams.datasets.sources import Progress
 from sncl.streams.stream import Stream
@@ -103,17 +105,9 @@ def file_name(stream: str) -> str:
     return re.sub(r"[^\w.-]+", "-", stream)
 
 
-def completed(method: str, settings: Settings) -> Settings:
-    """Settings with those that an earlier version did not have: they came with a neutral value, which is what it ran
-    with."""
-    of_method = METHODS[method].settings if method in METHODS else {}
-    return {"ema": TRAINING["ema"]} | of_method | settings
-
-
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:
     """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
-    kept = {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
-    return kept | {"settings": completed(identity["method"], identity["settings"])}
+    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
 
 
 def decision(identity: dict[str, Any]) -> str:
@@ -164,11 +158,12 @@ def plan(
         usual |= {"augment": "none"} if user_data.pixels else {}
     if benchmark.kind == "seq":
         usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
-    known = usual | found.settings | defaults(stream, method, memory)
+    known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:  # tasks that share the memory
         known["parts"] = tasks or benchmark.tasks
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
-    made = make(method, {key: chosen[key] for key in found.settings})  # refuses values the method cannot take
+    made = make_method(method, chosen)  # refuses values the method cannot take
+    make_mask(chosen)
     if made.needs_boundaries and benchmark.once:
         raise SnclError(f"{method} must be told where tasks end, and {stream} has no boundaries; use another stream")
     if made.needs_task_at_test and benchmark.kind != "seq":
@@ -254,10 +249,10 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
 
 
 def make_learner(experiment: Experiment, stream: Stream) -> Learner:
-    settings = completed(experiment.method, experiment.settings)
+    settings = experiment.settings
     return Learner(
         make_network(experiment, stream),
-        make(experiment.method, {key: settings[key] for key in entry(experiment.method).settings}),
+        make_method(experiment.method, settings),
         memory=max(experiment.memory, 1),
         replay=int(settings["replay"]),
         lr=float(settings["lr"]),
@@ -267,7 +262,18 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         precision=experiment.precision,
         engine=experiment.engine,
         ema=float(settings["ema"]),
+        mask=make_mask(settings),
     )
+
+
+def make_method(name: str, settings: Settings) -> Method:
+    """The method with those of a run's settings that are its own."""
+    return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
+
+
+def make_mask(settings: Settings) -> Mask:
+    """What is closed in evaluation; where there is nothing to choose, the paper's mask."""
+    return Mask(float(settings.get("threshold", 0.0)), float(settings.get("compensate", 0.0)))
 
 
 def perform(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.methods.table import Value, entry
+from sncl.methods.table import Settings, Value, entry
 
-Settings = dict[str, Value]
+MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
+MASKED = ("kl", "natural")  # gates with a mask to choose
 Table = dict[str, dict[str, dict[str, Settings]]]
 
 
@@ -30,6 +32,22 @@ def defaults(stream: str, method: str, memory: int) -> Settings:
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
+
+
+def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Settings:
+    """All settings a run of the method has, with the values of its ``row`` in the table of defaults.
+
+    Which there are depends on ``given`` choices: another policy of the gates than the row's starts from its usual
+    values.
+    """
+    found = entry(method)
+    chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}
+    settings = found.settings_with(chosen)
+    if settings.get("gates") in MASKED:
+        settings |= MASK
+    if any(row.get(key, found.settings[key]) != value for key, value in chosen.items()):
+        row = {key: value for key, value in row.items() if key not in MASK and not found.choice_of(key)}
+    return settings | row | chosen
 
 
 def read_settings(path: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:

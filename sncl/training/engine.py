@@ -101,6 +101,7 @@ class Step:
         numbers = [given["view"], *(given[f"replay view {draw}"] for draw in range(len(past)))]
         now = {**named(inputs(given)), "y": given["y"]}
         self.optimizer.zero_grad()
+        self.net.zero_grad()  # gates may have parameters that no optimiser knows
         with computed_in(self.precision, given["y"].device):
             outcome, now = self.observe(self.method, self.net, self.transform, now, tuple(past), numbers)
         self.method.backward(self.net, outcome.losses)

@@ -25,6 +25,8 @@ from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.methods.table import make
+from sncl.networks.gating.attach import set_mask, track_moments
+from sncl.networks.gating.mask import Mask
 from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.streams.transforms import Identity, Transform, eval_input, training_input
@@ -37,7 +39,7 @@ from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph, Step, choose_engine, choose_precision, observe
 from sncl.training.inputs import NUMBER_THEM, Rows, as_inputs, as_labels, called, refuse_gaps, short
 
-FORMAT = 4
+FORMAT = 5
 EVALUATION_ROWS = 500  # at a time: fits the cache of a core
 MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 
@@ -88,7 +90,8 @@ class Learner:
     and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
 
     ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
-    (0.999: about a thousand steps). Training does not change.
+    (0.999: about a thousand steps). ``mask`` says which neurons that gates have closed are silent in evaluation, see
+    :class:`sncl.networks.gating.mask.Mask`; :attr:`mask` may be set to another at any time. Neither changes training.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Learner:
         precision: str = "auto",
         engine: str = "auto",
         ema: float = 0.0,
+        mask: Mask | None = None,
         grow: bool = False,
     ) -> None:
         if replay < 1:
@@ -154,6 +158,7 @@ class Learner:
         self.memory = None
         if self.method.draws:
             self.memory = Memory(memory, self.method.admission, self.device, self.method.stored_as)
+        self._mask = mask or Mask()
         self._make_optimizer = optimizer or Descent
         self._ready: _Ready | None = None
         self._example: Fields = {}  # two rows of the first batch
@@ -165,6 +170,17 @@ class Learner:
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
         return self._prepared().net
+
+    @property
+    def mask(self) -> Mask:
+        """Which neurons are closed in evaluation; one trained network can be scored under many masks."""
+        return self._mask
+
+    @mask.setter
+    def mask(self, mask: Mask) -> None:
+        if self._ready is not None:
+            set_mask(self._ready.net, mask)
+        self._mask = mask
 
     def prepare(self, x: Rows) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
@@ -178,6 +194,9 @@ class Learner:
                 self.engine = "eager"  # language networks ask for values, which a graph cannot answer
             self._example = named(x)
             net = self.method.prepare(self.body, seen, self.random["gates"]).to(self.device)
+            if self._mask.compensate:
+                track_moments(net)
+            set_mask(net, self._mask)
             net.train()
             with evaluating(net), torch.no_grad():
                 self.outputs = self.method.predict(net, seen, task=0).shape[1]

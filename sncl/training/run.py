@@ -23,7 +23,7 @@ from torch import Tensor
 from sncl.errors import Diverged, SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import mean
-from sncl.networks.gating.gate import open_neurons, unmasked
+from sncl.networks.gating.attach import open_neurons, unmasked
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
 from sncl.training.board import Board
@@ -144,7 +144,7 @@ def otherwise(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float
     ways: dict[str, AbstractContextManager[None]] = {}
     if learner.ema:
         ways["as_trained"] = learner.as_trained()
-    if not all(bool(layer.all()) for layer in open_neurons(learner.net).values()):
+    if not all(bool(layer.all()) for layer in predicting_neurons(learner).values()):
         ways["unmasked"] = unmasked(learner.net)
     found: dict[str, dict[Readout, float]] = {}
     for name, way in ways.items():
@@ -153,15 +153,21 @@ def otherwise(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float
     return found
 
 
+def predicting_neurons(learner: Learner) -> dict[str, Tensor]:
+    """Which neurons are open in the network that predicts, by layer: bool [channels]."""
+    with learner.predicting():
+        return open_neurons(learner.net)
+
+
 def open_fraction(learner: Learner) -> float | None:
     """The part of all gated neurons that is open; None where there are no gates."""
-    layers = list(open_neurons(learner.net).values())
+    layers = list(predicting_neurons(learner).values())
     return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers) if layers else None
 
 
 def open_by_layer(learner: Learner) -> dict[str, float] | None:
     """The part of each gated layer's neurons that is open; None where there are no gates."""
-    return {name: float(layer.float().mean()) for name, layer in open_neurons(learner.net).items()} or None
+    return {name: float(layer.float().mean()) for name, layer in predicting_neurons(learner).items()} or None
 
 
 class Log:

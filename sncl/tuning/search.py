@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sncl.errors import SnclError
+from sncl.methods.table import Settings
 from sncl.runs.experiment import PROTOCOL, Experiment, plan
-from sncl.runs.settings import Settings, defaults
+from sncl.runs.settings import defaults
 from sncl.streams.user.data import UserData
 from sncl.tuning.space import SPACES, STEP_SIZES, Choices, Space, including, is_on, parse_values
 

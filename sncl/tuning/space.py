@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sncl.errors import SnclError
-from sncl.methods.table import Value
+from sncl.methods.table import Settings, Value
 from sncl.runs.experiment import parse
-from sncl.runs.settings import Settings
 
 # As a person writes them; the default of a setting is always among its values.
 STEP_SIZES = {"lr": "0.03,0.1,0.2"}
@@ -26,12 +25,10 @@ SPACES: dict[str, dict[str, str]] = {
         "beta": "0.1..10:log",
         "gamma": "0.1..10:log",
         "eta": "1e-05..0.1:log",
-        "release": "0.003..3:log",
+        "anneal": "0.003..3:log",
         "ema": "0,0.99,0.995,0.999",
     },
 }
-
-PART = {"release": "eta"}  # settings that matter only where another one is not 0
 
 
 class Range(NamedTuple):
@@ -59,8 +56,7 @@ Space = dict[str, Range | Choices]
 
 def is_on(key: str, text: str, known: Settings) -> bool:
     """Whether the part of a method that a setting belongs to is used at all: a weight of 0 switches it off."""
-    weight = known[PART.get(key, key)]
-    return weight != 0 or not text.endswith(":log")
+    return key in known and (known[key] != 0 or not text.endswith(":log"))
 
 
 def parse_values(key: str, text: str, known: Settings) -> Range | Choices:

@@ -24,8 +24,8 @@ from filelock import FileLock, Timeout
 from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
+from sncl.methods.table import Settings
 from sncl.runs.experiment import perform
-from sncl.runs.settings import Settings
 from sncl.runs.summary import spread
 from sncl.training.run import Moment, Watch, sparingly
 from sncl.tuning.files import write_files

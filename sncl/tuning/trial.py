@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sncl.runs.settings import Settings
+from sncl.methods.table import Settings
 from sncl.runs.summary import spread
 
 

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from sncl.analysis import fisher as module
 from sncl.analysis.fisher import fisher, leading_eigenvalues, times_fisher, traces
-from sncl.networks.gating.gate import attach_gates
+from sncl.networks.gating.attach import attach_gates
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
 from sncl.runs.loading import Trained

@@ -17,14 +17,14 @@ from sncl.export import account_file, export, formats, measures
 from sncl.export.formats import FORMATS
 from sncl.export.models import Predictor
 from sncl.methods.table import METHODS
-from sncl.networks.gating.gate import attach_gates, gates
+from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.pruning.prune import prune
 from sncl.networks.resnet import ResNet18
 from sncl.runs.experiment import RESULT, perform, plan
 from sncl.runs.loading import load_run
 from sncl.streams.transforms import CropFlip
 
-SPARSE = {"eta": "0.03", "natural": "0.5", "parameterisation": "lambda"}  # closes about half of the neurons
+SPARSE = {"gates": "natural", "start": "closed", "eta": "0.03"}  # leaves about half of the neurons closed
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ def test_it_says_so_when_nothing_is_removed(plain: Path, sparse: Path, tmp_path:
     assert account["pruned"]["parameters"] == account["trained"]["parameters"]
     run = load_run(sparse, device="cpu")
     for _, gate in gates(run.learner.net):
-        torch.nn.init.constant_(gate.log_spread, -9.0)
+        torch.nn.init.constant_(gate.get_parameter("log_lambda"), -9.0)
     account = export(run, FORMATS["torch"], tmp_path / "open.pt2", lambda _: None)
     assert account["summary"].startswith("all 40 gated neurons are open, so no neuron was removed")
     assert account["pruned"]["parameters"] == account["trained"]["parameters"] - 80
@@ -209,7 +209,7 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     net = attach_gates(ResNet18(5, width=4), view.eval(images))
     for _, gate in gates(net):
         with torch.no_grad():
-            gate.log_spread[::3] = 5.0
+            gate.log_variance[::3] = 5.0
     model = Predictor(view, prune(net, view.eval(images))).eval()
     exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images)))
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)

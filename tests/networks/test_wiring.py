@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import attach_gates, gates
+from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.layers import find_features, find_sites, named_sites
 from sncl.networks.pruning.prune import pruned
 from sncl.networks.taps import Tapped, call

@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from sncl.errors import SnclError
-from sncl.networks.gating.compensation import mixed
-from sncl.networks.gating.gate import INPUT_GATE, Apply, Gate, by_layer, gates
+from sncl.networks.gating.attach import INPUT_GATE, Apply, by_layer, gates
+from sncl.networks.gating.gate import Gate
+from sncl.networks.gating.mask import mixed
 from sncl.networks.pruning.channels import (
     COMMUTES,
     COMMUTES_IF_POSITIVE,
@@ -177,7 +178,7 @@ def _with_fixed_gates(net: nn.Module, example: Inputs) -> nn.Module:
         behind = dims.get(gate, 1) - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
         given = gate.is_open()
         factor = (gate.mu * given).detach().reshape(-1, *[1] * behind)
-        scale = ChannelScale(factor, gate.handed_over() if gate.handover and not given.all() else None).eval()
+        scale = ChannelScale(factor, gate.compensation() if gate.compensates and not given.all() else None).eval()
         parent, _, own = name.rpartition(".")
         place = copy.get_submodule(parent)
         if isinstance(place, nn.Sequential):
