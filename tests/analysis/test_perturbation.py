@@ -62,9 +62,9 @@ def test_what_the_noise_goes_on(gated: Trained, plain: Trained) -> None:
     absolute, relative, gates = (
         set(weights(gated.learner.net.body, kind)) for kind in ("absolute", "relative", "relative_gates")
     )
-    spreads = {name for name in everything if name.endswith("log_spread")}
-    assert len(spreads) == 2
-    assert absolute == gates == everything - spreads
+    lambdas = {name for name in everything if name.endswith(("log_lambda", "log_variance"))}
+    assert len(lambdas) == 2
+    assert absolute == gates == everything - lambdas
     assert {name.rpartition(".")[2] for name in absolute - relative} == {"mu"}
     for kind in ("absolute", "relative"):
         assert relative == set(weights(plain.learner.net.body, kind))
