@@ -22,7 +22,9 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.runs.experiment import Experiment, make_learner, make_network, make_stream, plan
+from sncl.runs.build import make_learner, make_network, make_stream
+from sncl.runs.experiment import Experiment
+from sncl.runs.plan import plan
 from sncl.streams.benchmarks import STREAMS, arrange
 from sncl.streams.datasets.sources import Source
 from sncl.streams.stream import Stream

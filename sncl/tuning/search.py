@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from sncl.errors import SnclError
 from sncl.methods.table import Value, entry
-from sncl.runs.experiment import PROTOCOL, Experiment, parse, plan
-from sncl.runs.settings import Settings, defaults
+from sncl.runs.experiment import PROTOCOL, Experiment
+from sncl.runs.plan import plan
+from sncl.runs.settings import Settings, defaults, parse
 from sncl.runs.summary import spread
 from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import write_atomically

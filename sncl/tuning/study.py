@@ -29,7 +29,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
-from sncl.runs.experiment import perform
+from sncl.runs.perform import perform
 from sncl.runs.settings import Settings
 from sncl.runs.summary import spread
 from sncl.training.run import Moment, Watch, sparingly

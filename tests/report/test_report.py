@@ -20,7 +20,7 @@ from sncl.report import write_report
 from sncl.report.charts import curve
 from sncl.report.collect import Group, Run, group, read_runs
 from sncl.report.tables import paper
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'

@@ -15,10 +15,10 @@ import optuna
 import pytest
 from command_line import Sncl
 
-from sncl import commands
+from sncl.cli import trials
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 from sncl.streams import benchmarks
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.parallel import run_in_threads
@@ -167,7 +167,7 @@ def test_what_cannot_be_searched_is_one_line(sncl: Sncl, tmp_path: Path, options
 
 
 def test_without_optuna_the_command_says_what_to_install(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(trials, "find_spec", lambda name: None)
     assert sncl(*SHORT) == (2, "", "error: tuning needs optuna: pip install sncl[tune]\n")
 
 
@@ -264,8 +264,8 @@ def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(benchmarks, "load", poisoned)
     without = sncl(*SHORT, "--trials", "2", "--storage", "other.journal", "--json").json()["trials"]
     assert [trial["scores"] for trial in without] == [trial["scores"] for trial in usual]
-    assert [result["scored_on"] for result in results] == ["validation"] * 4
-    assert [result["manifest"]["validation"] for result in results] == [0.1] * 4
+    assert [result.scored_on for result in results] == ["validation"] * 4
+    assert [result.manifest.validation for result in results] == [0.1] * 4
 
 
 @pytest.mark.parametrize(
