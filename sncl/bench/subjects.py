@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from sncl.memory.memory import Memory
-from sncl.runs.experiment import Experiment, make_learner, make_stream
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import Experiment
 from sncl.streams.benchmarks import STREAMS, arrange
 from sncl.streams.datasets.sources import Source
 from sncl.streams.stream import Stream

@@ -14,7 +14,7 @@ from sncl.bench.single import Overhead, StepTime, measure_alone
 from sncl.bench.subjects import SHAPES
 from sncl.bench.together import measure_together
 from sncl.errors import SnclError
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 from sncl.streams.benchmarks import STREAMS
 from sncl.streams.user.data import UserData
 

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from sncl.runs.experiment import Experiment, make_network
+from sncl.runs.build import make_network
+from sncl.runs.experiment import Experiment
 from sncl.streams.stream import Stream
 from sncl.training.engine import computed_in
 

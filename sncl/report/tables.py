@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from sncl.paper.tables import OFF, VARIANTS, Published, published, values
+from sncl.paper.tables import Published, published_for
 from sncl.report.figures.figure import groups_by_stream, readout_title
 from sncl.report.groups import RunGroup
 from sncl.runs.summary import show
@@ -58,14 +58,4 @@ def paper(group: RunGroup) -> dict[str, Published]:
         return {}
     if (run.experiment.get("tasks"), run.experiment.get("epochs")) != (benchmark.tasks, benchmark.epochs):
         return {}
-    settings = run.experiment["settings"]
-    off = {name for name, neutral in OFF.items() if str(settings.get(name, "")) in (neutral, f"{neutral}.0")}
-    rows = [("table1", group.method), ("table2", group.method)]
-    if group.method == "sncl" and off:  # parts of it are switched off
-        rows = [
-            ("ablation", title) for title, changes in VARIANTS["ablation"].items() if changes.keys() & OFF.keys() == off
-        ]
-    found = [
-        published(table, group.stream, row, group.memory) for table, row in rows if group.stream in values()[table]
-    ]
-    return next((each for each in found if each), {})
+    return published_for(group.stream, group.method, group.memory, run.experiment["settings"])

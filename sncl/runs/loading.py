@@ -7,15 +7,9 @@ from pathlib import Path
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.runs.experiment import (
-    EXPERIMENT,
-    PATH,
-    PROTOCOL,
-    Experiment,
-    make_learner,
-    make_stream,
-    stored_result,
-)
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment
+from sncl.runs.perform import stored_result
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData
@@ -64,7 +58,7 @@ def elsewhere(experiment: Experiment, device: str) -> Experiment:
 def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Trained:
     """The trained network and the stream of a finished run, on ``device``.
 
-    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. A person's own data are
+    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. The user's data are
     where they were, or at ``data``.
     """
     for name in (EXPERIMENT, CHECKPOINT):
@@ -90,7 +84,7 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
     here = elsewhere(experiment, str(choose_device(device)))
     stream = make_stream(here, data)
     if result.manifest.data != stream.source_fingerprint:
-        raise SnclError(f"{folder} was trained on other data than those found here; name their folder with --data")
+        raise SnclError(f"{folder} was trained on other data than those found here; name their folder with `data`")
     learner = make_learner(here, stream)
     learner.restore_network(state, description["learner"])
     learner.settle()

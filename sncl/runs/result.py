@@ -12,7 +12,8 @@ from sncl.methods.table import Settings
 from sncl.training.checkpoint import read_json
 
 RESULT = "result.json"
-Row = list[float | None]  # accuracy in percent by task; None where it was not measured
+WRITTEN_AGAIN = "move it away to have it written again"
+Accuracies = list[float | None]  # accuracy in percent by task; None where it was not measured
 
 Kind = type | tuple[type, ...]
 NUMBER: Kind = (int, float)
@@ -48,8 +49,8 @@ class Measures:
     """One read-out: the accuracy matrix in percent and what follows from it; None without task boundaries."""
 
     accuracy: float
-    accuracy_matrix: list[Row]
-    untrained: Row | None
+    accuracy_matrix: list[Accuracies]
+    untrained: Accuracies | None
     forgetting: float | None
     bwt: float | None
     fwt: float | None
@@ -104,7 +105,7 @@ class Result:
         return {readout: measure.accuracy for readout, measure in self.measures.items()}
 
     @property
-    def accuracy_matrix(self) -> list[Row]:
+    def accuracy_matrix(self) -> list[Accuracies]:
         return self.main.accuracy_matrix
 
     @property
@@ -147,7 +148,7 @@ class Result:
                 if facts.get(key) != getattr(found, key):
                     raise ValueError(f"{key!r} is not that of its measures")
         except ValueError as error:
-            raise SnclError(f"{path} is damaged: {error}; move it away to have it written again") from error
+            raise SnclError(f"{path} is damaged: {error}; {WRITTEN_AGAIN}") from error
         return found
 
 

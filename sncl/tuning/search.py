@@ -11,7 +11,8 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.methods.table import Settings
-from sncl.runs.experiment import PROTOCOL, Experiment, plan
+from sncl.runs.experiment import PROTOCOL, Experiment
+from sncl.runs.plan import plan
 from sncl.runs.settings import defaults
 from sncl.streams.user.data import UserData
 from sncl.tuning.space import SPACES, STEP_SIZES, Choices, Space, including, is_on, parse_values

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sncl.errors import SnclError
 from sncl.methods.table import Settings, Value
-from sncl.runs.experiment import parse
+from sncl.runs.settings import parse
 
 # As a person writes them; the default of a setting is always among its values.
 STEP_SIZES = {"lr": "0.03,0.1,0.2"}
@@ -62,13 +62,13 @@ def is_on(key: str, text: str, known: Settings) -> bool:
 def parse_values(key: str, text: str, known: Settings) -> Range | Choices:
     """``LOW..HIGH``, ``LOW..HIGH:log`` or ``A,B,C``. The ends of a range are rounded as the values in it will be."""
     if ".." not in text:
-        values = [parse(key, word.strip(), known, "--search") for word in text.split(",")]
+        values = [parse(key, word.strip(), known, "`search`") for word in text.split(",")]
         return Choices(tuple(dict.fromkeys(values)))
     ends, _, scale = text.partition(":")
     words = ends.split("..")
     if len(words) != 2 or scale not in ("", "log"):
         raise SnclError(f"`search` of {key} takes LOW..HIGH, LOW..HIGH:log or A,B,C, not {text!r}")
-    low, high = (parse(key, word.strip(), known, "--search") for word in words)
+    low, high = (parse(key, word.strip(), known, "`search`") for word in words)
     if isinstance(low, str) or isinstance(high, str):
         raise SnclError(f"{key} has no range; name its values in `search`: {key}=A,B,C")
     found = Range(two_digits(low), two_digits(high), scale == "log")

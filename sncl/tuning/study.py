@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
 from sncl.methods.table import Settings
-from sncl.runs.experiment import perform
+from sncl.runs.perform import perform
 from sncl.runs.summary import spread
 from sncl.training.run import Moment, Watch, sparingly
 from sncl.tuning.files import write_files

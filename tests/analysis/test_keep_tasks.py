@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from sncl.errors import SnclError
-from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import Experiment
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT, LOG, TASK_NETWORK, Moment, accuracies
 

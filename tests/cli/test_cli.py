@@ -19,8 +19,10 @@ import pytest
 import torch
 from command_line import Done, Sncl
 
-from sncl import commands
-from sncl.runs.experiment import make_stream, perform, plan
+from sncl.cli import demo
+from sncl.runs.build import make_stream
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.runs.result import Result
 from sncl.runs.summary import table
 from sncl.tensors.fields import Fields
@@ -312,8 +314,8 @@ def test_several_seeds_are_the_single_runs_bit_for_bit(sncl: Sncl, tmp_path: Pat
 
 @pytest.mark.slow
 def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "DEMO_STREAMS", ("seq-digits",))
-    monkeypatch.setattr(commands, "DEMO_METHODS", ("sgd", "sncl"))
+    monkeypatch.setattr(demo, "STREAMS", ("seq-digits",))
+    monkeypatch.setattr(demo, "METHODS", ("sgd", "sncl"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = sncl("demo", "--seeds", "1", "--picture", "demo.png")
     assert done.code == 0
@@ -326,7 +328,7 @@ def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_demo_is_the_same_seeds_for_every_method(tmp_path: Path) -> None:
-    jobs = commands.demo_jobs(2, tmp_path)
+    jobs = demo.demo_jobs(2, tmp_path)
     plans = {(job.experiment.stream, job.experiment.method, job.experiment.seed) for job in jobs}
     streams, methods = ("seq-digits", "perm-digits", "rot-digits", "digits-360"), ("sgd", "er", "derpp", "sncl")
     assert plans == {(stream, method, seed) for stream in streams for method in methods for seed in (0, 1)}
@@ -337,7 +339,7 @@ def test_ctrl_c_says_how_to_go_on(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "run_jobs", interrupted)
+    monkeypatch.setattr("sncl.cli.jobs.run_jobs", interrupted)
     assert sncl(*SHORT) == (130, "", "stopped; the same command goes on from the last checkpoint\n")
 
 

@@ -17,7 +17,8 @@ from command_line import Done, Sncl
 
 from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.streams.user.data import UserData, ask, read
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.run import CHECKPOINT, LOG

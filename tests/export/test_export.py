@@ -20,8 +20,10 @@ from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.pruning.prune import prune
 from sncl.networks.resnet import ResNet18
-from sncl.runs.experiment import RESULT, perform, plan
 from sncl.runs.loading import load_run
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
 
 SPARSE = {"gates": "natural", "start": "closed", "eta": "0.03"}  # leaves about half of the neurons closed

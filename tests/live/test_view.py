@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sncl import commands
+from sncl.cli import jobs as cli_jobs
+from sncl.cli import trials
 from sncl.live.drawing import column, course, duration, shade, spark
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, Overall, live
-from sncl.runs.experiment import plan
+from sncl.runs.job import Job
+from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_json
 from sncl.training.run import Evaluation, Moment
 from sncl.tuning.search import plan_search
@@ -196,7 +198,7 @@ def one_by_one(
 
 def test_jobs_are_named_by_what_they_differ_in() -> None:
     def named(*what: tuple[str, str, int, int]) -> tuple[str, list[str]]:
-        return commands.names([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
+        return cli_jobs.names([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
 
     assert named(("seq-digits", "er", 50, 3)) == ("er on seq-digits, memory 50, seed 3", [""])
     assert named(("seq-digits", "er", 50, 0), ("seq-digits", "er", 50, 1)) == (
@@ -212,16 +214,14 @@ def test_jobs_are_named_by_what_they_differ_in() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_runs_are_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    monkeypatch.setattr(commands, "run_all", one_by_one)
+    monkeypatch.setattr(cli_jobs, "run_all", one_by_one)
     monkeypatch.delenv("TERM", raising=False)
     jobs = [
-        commands.Job(
-            plan("seq-digits", "er", memory=20, tasks=2, epochs=1, seed=seed, device="cpu"), tmp_path / f"{seed}"
-        )
+        Job(plan("seq-digits", "er", memory=20, tasks=2, epochs=1, seed=seed, device="cpu"), tmp_path / f"{seed}")
         for seed in range(2)
     ]
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, soft_wrap=True, stderr=True)
-    results = commands.run_jobs(jobs, console)
+    results = cli_jobs.run_jobs(jobs, console)
     assert isinstance(console.file, io.StringIO)
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())
     if not terminal:
@@ -246,10 +246,10 @@ def test_a_study_shows_its_trials_and_never_goes_back(tmp_path: Path, monkeypatc
             views.append(self)
             seen.append((self.runs[number].title, self.overall))
 
-    monkeypatch.setattr(commands, "LiveView", Noted)
+    monkeypatch.setattr(trials, "LiveView", Noted)
     where = {"lr": "0.01..0.5:log"}
     search = plan_search("seq-digits", "er", memory=20, tasks=1, epochs=1, seeds=2, device="cpu", searched=where)
-    commands.tune(search, 2, tmp_path / "a.journal", tmp_path / "a.toml", Console(file=io.StringIO()), workers=1)
+    trials.tune(search, 2, tmp_path / "a.journal", tmp_path / "a.toml", Console(file=io.StringIO()), workers=1)
     titles = [f"trial {trial}, seed {seed}" for trial in range(2) for seed in range(2)]
     assert list(dict.fromkeys(title for title, _ in seen)) == titles
     assert [overall.ended for _, overall in seen if overall] == sorted(
@@ -262,11 +262,11 @@ def test_a_study_shows_its_trials_and_never_goes_back(tmp_path: Path, monkeypatc
 
 
 def test_a_result_that_was_there_leaves_the_terminal_alone(tmp_path: Path) -> None:
-    job = commands.Job(plan("seq-digits", "sgd", tasks=1, epochs=1, device="cpu"), tmp_path)
+    job = Job(plan("seq-digits", "sgd", tasks=1, epochs=1, device="cpu"), tmp_path)
     quiet = Console(file=io.StringIO())
-    commands.run_jobs([job], quiet)
+    cli_jobs.run_jobs([job], quiet)
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    commands.run_jobs([job], console)
+    cli_jobs.run_jobs([job], console)
     assert isinstance(console.file, io.StringIO)
     assert re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue()).strip() == ""
 

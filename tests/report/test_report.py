@@ -22,7 +22,7 @@ from sncl.report.collect import FinishedRun, read_runs
 from sncl.report.figures.accuracy import accuracy_curve
 from sncl.report.groups import RunGroup, group_runs
 from sncl.report.tables import paper
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'

@@ -1,6 +1,7 @@
 """An experiment from its names to its files, in this process; what it computes, against independent arithmetic."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,16 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, make
-from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan, stored_result
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import Experiment
+from sncl.runs.loading import load_run
+from sncl.runs.perform import perform, stored_result
+from sncl.runs.plan import plan
+from sncl.runs.result import Result
 from sncl.streams.benchmarks import STREAMS
+from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
-from sncl.training.checkpoint import read_checkpoint
+from sncl.training.checkpoint import read_checkpoint, read_json, write_json
 from sncl.training.parallel import cores
 from sncl.training.run import CHECKPOINT, LOG, Moment, run
 
@@ -107,7 +114,7 @@ def test_every_difference_gives_another_folder() -> None:
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "fast", ""])
 def test_a_setting_is_a_finite_number(text: str) -> None:
     for key in ("lr", "logits"):
-        with pytest.raises(SnclError, match=f"--set {key}= takes a value like"):
+        with pytest.raises(SnclError, match=f"`settings` {key}= takes a value like"):
             short(method="der", settings={key: text})
 
 
@@ -293,6 +300,15 @@ def test_each_part_of_sncl_changes_the_weights(tmp_path: Path, part: tuple[str, 
     assert not equal(plain, {name: weights(tmp_path / "on")[name] for name in plain})
 
 
+@pytest.mark.parametrize("method", ["gem", "agem"])
+def test_a_split_says_how_many_tasks_share_the_memory(tmp_path: Path, method: str) -> None:
+    experiment = plan("seq-digits", method, memory=30, epochs=1, device="cpu", settings={"split": "10x1"})
+    assert (experiment.tasks, experiment.settings["parts"]) == (10, 10)
+    assert len(perform(experiment, tmp_path).accuracy_matrix) == 10
+    by_hand = plan("seq-digits", "gem", device="cpu", settings={"split": "10x1", "parts": "12"})
+    assert by_hand.settings["parts"] == 12
+
+
 # --- the run folder ----------------------------------------------------------------------------------------------
 
 
@@ -383,6 +399,58 @@ def test_a_run_without_its_description_is_not_taken_over(tmp_path: Path) -> None
             stored_result(short(method="der"), tmp_path)
         (tmp_path / name).unlink()
     assert stored_result(short(method="der"), tmp_path) is None
+
+
+def test_a_folder_that_another_run_took_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was empty when it was first looked at; the other process is done when the lock is taken."""
+
+    def meanwhile(experiment: Experiment, *rest: Any) -> Stream:
+        if experiment.seed == 1 and not (tmp_path / "experiment.json").exists():
+            perform(short(), tmp_path)
+        return make_stream(experiment, *rest)
+
+    monkeypatch.setattr("sncl.runs.perform.make_stream", meanwhile)
+    with pytest.raises(SnclError, match="holds another experiment; choose another `out`"):
+        perform(short(seed=1), tmp_path)
+    assert read_json(tmp_path / "experiment.json")["seed"] == 0
+    assert load_run(tmp_path, device="cpu").result == stored_result(short(), tmp_path)
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[Result] = []
+
+    def meanwhile(experiment: Experiment, *rest: Any) -> Stream:
+        monkeypatch.setattr("sncl.runs.perform.make_stream", make_stream)
+        others.append(perform(experiment, tmp_path))
+        return make_stream(experiment, *rest)
+
+    monkeypatch.setattr("sncl.runs.perform.make_stream", meanwhile)
+    assert [perform(short(), tmp_path)] == others
+
+
+def test_a_checkpoint_of_another_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        perform(short(seed=seed), tmp_path / str(seed))
+    shutil.copy(tmp_path / "1" / CHECKPOINT, tmp_path / "0" / CHECKPOINT)
+    (tmp_path / "0" / "result.json").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "0").iterdir() if path.name != ".lock"}
+    with pytest.raises(SnclError, match="holds a checkpoint of another experiment; choose another `out`"):
+        perform(short(), tmp_path / "0")
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "0").iterdir() if path.name != ".lock"}
+    assert after == before
+
+
+def test_a_result_with_other_settings_is_refused(tmp_path: Path) -> None:
+    perform(short(), tmp_path)
+    result = read_json(tmp_path / "result.json")
+    result["manifest"]["settings"]["lr"] = 0.5
+    write_json(tmp_path / "result.json", result)
+    with pytest.raises(SnclError, match=r"result\.json is damaged: it is about another run"):
+        perform(short(), tmp_path)
 
 
 # --- a network that breaks ---------------------------------------------------------------------------------------

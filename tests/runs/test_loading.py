@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from sncl.errors import SnclError
-from sncl.runs.experiment import EXPERIMENT, RESULT
+from sncl.runs.experiment import EXPERIMENT
 from sncl.runs.loading import Trained, load_run
+from sncl.runs.result import RESULT
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.run import CHECKPOINT, TASK_NETWORK, accuracies
 

@@ -13,7 +13,8 @@ from command_line import Sncl
 
 from sncl.errors import SnclError
 from sncl.networks.gating.attach import gates
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training import board as boards
 from sncl.training.run import Moment
 
@@ -141,7 +142,8 @@ def test_what_a_checkpoint_knows_of_is_there_after_sigkill(tmp_path: Path) -> No
     program = f"""
 import os, signal
 from pathlib import Path
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 
 def watch(moment):
     if moment.steps == 50:

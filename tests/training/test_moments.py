@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training import run as running
 from sncl.training.run import Moment, sparingly
 

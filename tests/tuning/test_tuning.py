@@ -15,10 +15,10 @@ import optuna
 import pytest
 from command_line import Sncl
 
-from sncl import commands
+from sncl.cli import trials
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 from sncl.runs.result import Result
 from sncl.streams import benchmarks
 from sncl.streams.benchmarks import STREAMS
@@ -172,7 +172,7 @@ def test_what_cannot_be_searched_is_one_line(sncl: Sncl, tmp_path: Path, options
 
 
 def test_without_optuna_the_command_says_what_to_install(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(trials, "find_spec", lambda name: None)
     assert sncl(*SHORT) == (2, "", "error: tuning needs optuna: pip install sncl[tune]\n")
 
 
