@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.progress import TaskID
 
+from sncl.cli.bars import counting_bar
 from sncl.cli.console import INTERRUPTED, err, print_json, print_table
 from sncl.cli.options import (
     DataOption,
@@ -25,7 +27,7 @@ from sncl.cli.options import (
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.analysis.groups import Group
+    from sncl.analysis.groups import SeedGroup
 
 
 def analyze_perturbation(
@@ -128,8 +130,8 @@ class Shown(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
-    table: Callable[[Sequence[Group]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[Group], Path], None]
+    table: Callable[[Sequence[SeedGroup]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[SeedGroup], Path], None]
     file: Path | None
     picture: Path | None
     as_json: bool
@@ -142,9 +144,9 @@ def analyze(
     show: Shown,
     data: Path | None,
     device: str,
-) -> list[Group]:
+) -> list[SeedGroup]:
     """Analyse the runs, and show, write and draw what was found."""
-    from sncl.commands import analyse, check_picture
+    from sncl.cli.pictures import check_picture
     from sncl.training.checkpoint import write_json
 
     if show.file is not None and (show.file.suffix != ".json" or not show.file.parent.is_dir()):
@@ -152,7 +154,7 @@ def analyze(
     if show.picture is not None:
         check_picture(show.picture)
     try:
-        groups = analyse(runs, partial(analysis, **options), err, data, device)
+        groups = of_every_run(runs, partial(analysis, **options), data, device)
     except KeyboardInterrupt:
         err.print("stopped; nothing was written")
         sys.exit(INTERRUPTED)
@@ -172,3 +174,26 @@ def analyze(
         show.draw(groups, show.picture)
         err.print(f"picture: {show.picture}")
     return groups
+
+
+def of_every_run(
+    folders: Sequence[Path], analysis: Callable[..., dict[str, Any]], data: Path | None, device: str
+) -> list[SeedGroup]:
+    """What an analysis says about each run, behind one progress bar each, by method and seed."""
+    from sncl.analysis.groups import analysed, by_seed
+    from sncl.runs.loading import load_run
+    from sncl.training.engine import exact_kernels, on_threads
+
+    found = []
+    with counting_bar(err) as progress:
+        for folder in folders:
+            bar = progress.add_task(str(folder), total=None, note="")
+
+            def watch(done: int, total: int, bar: TaskID = bar) -> None:
+                progress.update(bar, completed=done, total=total)
+
+            run = load_run(folder, data, device)
+            with exact_kernels(), on_threads(run.experiment.threads):
+                found.append(analysed(run, analysis(run, progress=watch)))
+            by_seed(found)  # refuses the same seed twice before more time is spent
+    return by_seed(found)

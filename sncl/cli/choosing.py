@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sncl.cli.console import err
+from sncl.cli.console import err, say
 from sncl.cli.options import pairs
 from sncl.errors import SnclError
 
@@ -25,7 +25,7 @@ class Chosen(NamedTuple):
     def tell(self, experiment: Experiment) -> None:
         """Say how a person's own data were understood and what is done with them, by default or by choice."""
         for note in self.notes:
-            err.print(f"{self.stream}: {note}")
+            say(f"{self.stream}: {note}")
         if self.user_data is not None:
             tasks = f"{experiment.tasks} task{'s' if experiment.tasks > 1 else ''}"
             split = ""
@@ -52,7 +52,7 @@ def choose(
     set_: list[str] | None = None,
 ) -> Chosen:
     """Understand the options that name a stream; a person's own data are read."""
-    from sncl.commands import reading_bar
+    from sncl.cli.bars import reading_bar
     from sncl.streams.benchmarks import named
     from sncl.streams.user.data import read
     from sncl.streams.user.spec import parse_spec
@@ -80,8 +80,8 @@ def choose(
 
 def from_file(file: Path, chosen: Chosen, method: str, memory: int | None) -> dict[str, str]:
     """The settings in a file, checked by themselves, so that an error says where it comes from."""
-    from sncl.runs.experiment import parse, plan
-    from sncl.runs.settings import read_settings
+    from sncl.runs.plan import plan
+    from sncl.runs.settings import parse, read_settings
 
     usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data)
     settings = read_settings(file, chosen.stream, method, usual.memory)

@@ -59,7 +59,7 @@ def data_fetch(
     mirror: Annotated[str | None, typer.Option(help="Base address to download from instead")] = None,
 ) -> None:
     """Download a data set from its official place, with checksum; an interrupted download goes on."""
-    from sncl.commands import download_bar
+    from sncl.cli.bars import download_bar
     from sncl.streams.datasets.fetch import fetch
     from sncl.streams.datasets.sources import data_root
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sncl.cli.console import err
+from sncl.cli.console import err, say
 
 
 def check(report: Path | None, tensorboard: bool = False) -> None:
@@ -28,7 +28,7 @@ def tell(folders: Iterable[Path], report: Path | None) -> None:
     if report is not None:
         from sncl.report import write_report
 
-        write_report(folders, report, lambda text: err.print(f"note: {text}"))
+        write_report(folders, report, lambda text: say(f"note: {text}"))
         err.print(f"report: {report}")
 
 

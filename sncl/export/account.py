@@ -41,7 +41,7 @@ def account(
             "milliseconds": latencies(exported, images),
             "accuracy": compared.after,
         },
-        "scored_on": run.result["scored_on"],
+        "scored_on": run.result.scored_on,
         "test_rows": compared.samples,
         "largest_logit_difference": compared.difference,
         "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},

@@ -13,7 +13,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS, entry
+from sncl.methods.table import METHODS, Settings, entry
+from sncl.runs.settings import defaults
 from sncl.runs.summary import READOUT_TITLES
 from sncl.streams.benchmarks import STREAMS
 
@@ -66,7 +67,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of a table, over all seeds; ``settings`` are changes as ``--set`` takes them."""
+    """One experiment of a table, over all seeds; ``settings`` are changes, as text."""
 
     title: str
     stream: str
@@ -86,6 +87,27 @@ def published(table: str, stream: str, row: str, memory: int) -> dict[str, Publi
     """What the paper prints for this row, by read-out; empty where it prints nothing."""
     printed = values()[table][stream].get(row, {}).get(str(memory), {})
     return {readout: Published(*numbers) for readout, numbers in printed.items()}
+
+
+def published_for(stream: str, method: str, memory: int, settings: Settings) -> dict[str, Published]:
+    """What the paper prints for runs with these settings, by read-out; empty where it prints nothing.
+
+    SNCL with the parts that are shipped for the stream is the whole SNCL, even where some of them are off there; with
+    others it is the row of the ablation that has just these.
+    """
+    rows = [("table1", method), ("table2", method)]
+    if method == "sncl":
+        shipped = METHODS[method].settings | defaults(stream, method, memory)
+        if (off := switched_off(settings)) != switched_off(shipped):
+            variants = VARIANTS["ablation"].items()
+            rows = [("ablation", title) for title, changes in variants if changes.keys() & OFF.keys() == off]
+    found = [published(table, stream, row, memory) for table, row in rows if stream in values()[table]]
+    return next((each for each in found if each), {})
+
+
+def switched_off(settings: Settings) -> set[str]:
+    """The parts of SNCL that have their neutral value, by the setting that switches each of them off."""
+    return {name for name, neutral in OFF.items() if str(settings.get(name, "")) in (neutral, f"{neutral}.0")}
 
 
 def printed_readouts(table: str, stream: str) -> list[str]:
@@ -110,10 +132,10 @@ def cells(
         if stream not in values()[table]:
             raise SnclError(f"{table} has no stream {stream!r}; it has {', '.join(values()[table])}")
     if methods and table in VARIANTS:
-        raise SnclError(f"the rows of {table} are variants of sncl; --method is for table1 and table2")
+        raise SnclError(f"the rows of {table} are variants of sncl; `method` is for table1 and table2")
     for memory in memories:
         if memory < 1:
-            raise SnclError(f"--memory is at least 1 sample, not {memory}")
+            raise SnclError(f"`memory` is at least 1 sample, not {memory}")
     for method in methods:
         entry(method)
     if table in VARIANTS:

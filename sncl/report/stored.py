@@ -11,13 +11,13 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import log_ratio
-from sncl.report.collect import Note, Run
+from sncl.report.collect import FinishedRun, Note
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
 
 MOST_IMAGES = 200
-COLUMNS = 20
+SHEET_COLUMNS = 20
 SHEET_SIDE = 40  # pixels of an image on the sheet; small ones are enlarged in whole steps
 
 
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
     sheet: Sheet | None
 
 
-def read_stored(run: Run, note: Note) -> Stored:
+def read_stored(run: FinishedRun, note: Note) -> Stored:
     """Look into the checkpoint of a run; one that is damaged or gone leaves these parts out, with a note."""
     path = run.folder / CHECKPOINT
     if not path.exists():
@@ -87,7 +87,7 @@ def tiled(x: Tensor) -> Tensor:
     x = x.expand(-1, 3, -1, -1)
     enlarged = max(1, SHEET_SIDE // x.shape[-1])
     x = x.repeat_interleave(enlarged, 2).repeat_interleave(enlarged, 3)
-    columns = min(COLUMNS, len(x))
+    columns = min(SHEET_COLUMNS, len(x))
     lines = -(-len(x) // columns)
     height, width = x.shape[2] + 2, x.shape[3] + 2
     picture = torch.full((lines * height, columns * width, 3), 128, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""The settings each method runs with, by stream and memory: the table is ``defaults.toml`` beside this file."""
+"""The settings of a run: the usual ones, those shipped in ``defaults.toml``, those of a file, those given as text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from importlib.resources import files
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.methods.table import Settings, Value, entry
+from sncl.methods.method import Method
+from sncl.methods.table import Settings, Value, entry, make
+from sncl.networks.gating.mask import Mask
 
 MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
 MASKED = ("kl", "natural")  # gates with a mask to choose
 Table = dict[str, dict[str, dict[str, Settings]]]
+
+TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
+USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
 
 
 @cache
@@ -50,8 +56,45 @@ def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Se
     return settings | row | chosen
 
 
+def make_method(name: str, settings: Settings) -> Method:
+    """The method with those of a run's settings that are its own."""
+    return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
+
+
+def make_mask(settings: Settings) -> Mask:
+    """What is closed in evaluation; where there is nothing to choose, the paper's mask."""
+    return Mask(float(settings.get("threshold", 0.0)), float(settings.get("compensate", 0.0)))
+
+
+def resolve(
+    stream: str, method: str, memory: int, usual: Settings, given: dict[str, str], tasks: int
+) -> tuple[Settings, Method]:
+    """All settings of a run, and the method made with them: what is ``given`` goes before what is shipped for the
+    stream, that before the method's own, and that before the ``usual`` ones of training."""
+    known = usual | known_settings(method, defaults(stream, method, memory), given)
+    if "parts" in known:
+        known["parts"] = tasks or known["parts"]  # the tasks that share the memory
+    chosen = known | {key: parse(key, text, known) for key, text in given.items()}
+    make_mask(chosen)  # refuses values it cannot take
+    return chosen, make_method(method, chosen)
+
+
+def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:
+    """A value given as text, as the type the setting has; ``where`` it was given is named in errors."""
+    if key not in known:
+        raise SnclError(f"there is no setting {key!r} here; {where} takes {', '.join(sorted(known))}")
+    kind = type(known[key])
+    try:
+        value = kind(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("not finite")
+        return value
+    except ValueError as error:
+        raise SnclError(f"{where} {key}= takes a value like {known[key]!r}, not {text!r}") from error
+
+
 def read_settings(path: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:
-    """The settings for this stream, method and memory in a file of the same form, as ``--set`` would give them.
+    """The settings for this stream, method and memory in a file of the same form, as text.
 
     Only the very memory, or "any": a file that was tuned for another one is no answer here.
     """
@@ -62,7 +105,7 @@ def read_settings(path: Path, stream: str, method: str, memory: int | None) -> d
         raise SnclError(f"cannot read the settings in {path}: {reason}") from error
     row = found.get(stream)
     row = row.get(method) if isinstance(row, dict) else None
-    kept = str(memory or 200) if entry(method).memory else "any"
+    kept = str(memory or MEMORY) if entry(method).memory else "any"
     row = row.get(kept, row.get("any")) if isinstance(row, dict) else None
     if not isinstance(row, dict):
         raise SnclError(f"{path} has no entry [{stream}] {method}.{kept}")

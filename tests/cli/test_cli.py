@@ -19,8 +19,11 @@ import pytest
 import torch
 from command_line import Done, Sncl
 
-from sncl import commands
-from sncl.runs.experiment import make_stream, perform, plan
+from sncl.cli import demo
+from sncl.runs.build import make_stream
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.runs.result import Result
 from sncl.runs.summary import table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
@@ -256,7 +259,7 @@ def test_the_table_shows_every_word_even_in_a_pipe(sncl: Sncl, tmp_path: Path) -
     done = sncl(*SHORT, "--out", "run")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     headings, row = done.out.splitlines()
-    assert re.split(r"\s{2,}", headings.strip()) == table([result])[0]
+    assert re.split(r"\s{2,}", headings.strip()) == table([Result.from_json(result)])[0]
     accuracies = [f"{result['accuracy'][readout]:.2f}" for readout in ("class_il", "task_il")]
     assert row.split()[:6] == ["seq-digits", "ER", "200", "1", *accuracies]
     assert done.err == "run folder: run\n"
@@ -311,8 +314,8 @@ def test_several_seeds_are_the_single_runs_bit_for_bit(sncl: Sncl, tmp_path: Pat
 
 @pytest.mark.slow
 def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "DEMO_STREAMS", ("seq-digits",))
-    monkeypatch.setattr(commands, "DEMO_METHODS", ("sgd", "sncl"))
+    monkeypatch.setattr(demo, "STREAMS", ("seq-digits",))
+    monkeypatch.setattr(demo, "METHODS", ("sgd", "sncl"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = sncl("demo", "--seeds", "1", "--picture", "demo.png")
     assert done.code == 0
@@ -325,7 +328,7 @@ def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_demo_is_the_same_seeds_for_every_method(tmp_path: Path) -> None:
-    jobs = commands.demo_jobs(2, tmp_path)
+    jobs = demo.demo_jobs(2, tmp_path)
     plans = {(job.experiment.stream, job.experiment.method, job.experiment.seed) for job in jobs}
     streams, methods = ("seq-digits", "perm-digits", "rot-digits", "digits-360"), ("sgd", "er", "derpp", "sncl")
     assert plans == {(stream, method, seed) for stream in streams for method in methods for seed in (0, 1)}
@@ -336,7 +339,7 @@ def test_ctrl_c_says_how_to_go_on(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "run_jobs", interrupted)
+    monkeypatch.setattr("sncl.cli.jobs.run_jobs", interrupted)
     assert sncl(*SHORT) == (130, "", "stopped; the same command goes on from the last checkpoint\n")
 
 
@@ -551,7 +554,7 @@ def test_two_programs_do_not_share_a_folder(tmp_path: Path) -> None:
     watched = perform(experiment, tmp_path / "shared", watch=second)
     (answer,) = answers
     assert is_one_line_of_error(answer, str(tmp_path / "shared"), "another process")
-    assert watched["measures"] == perform(experiment, tmp_path / "alone")["measures"]
+    assert watched.measures == perform(experiment, tmp_path / "alone").measures
     assert equal(tensors(tmp_path / "shared"), tensors(tmp_path / "alone"))
 
 

@@ -15,10 +15,12 @@ import pytest
 import user_files as files
 from command_line import Done, Sncl
 
-from sncl.bench.measure import subject
+from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
-from sncl.runs.experiment import perform, plan
-from sncl.streams.user.data import UserData
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.streams.user.data import UserData, read
+from sncl.streams.user.spec import parse_spec
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.run import CHECKPOINT, LOG
 
@@ -39,7 +41,9 @@ def refused(done: Done, *words: str) -> bool:
 
 
 def user_data(path: Path, **options: Any) -> UserData:
-    return files.read_data(path, **options).user_data
+    asked = parse_spec(str(path), **options)
+    assert asked is not None
+    return read(asked).user_data
 
 
 # --- exactly the built-in stream ---------------------------------------------------------------------------------
@@ -124,8 +128,8 @@ def test_every_method_learns_a_table(tmp_path: Path, method: str) -> None:
     result = perform(
         plan("", method, epochs=2, device="cpu", settings={"width": "16"}, user_data=data), tmp_path / "run"
     )
-    assert result["stream"] == "table:flowers.csv"
-    assert next(iter(result["accuracy"].values())) > 40
+    assert result.stream == "table:flowers.csv"
+    assert next(iter(result.accuracy.values())) > 40
 
 
 def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path) -> None:

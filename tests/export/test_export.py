@@ -20,8 +20,10 @@ from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.pruning.prune import prune
 from sncl.networks.resnet import ResNet18
-from sncl.runs.experiment import RESULT, perform, plan
 from sncl.runs.loading import load_run
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
 
 SPARSE = {"gates": "natural", "start": "closed", "eta": "0.03"}  # leaves about half of the neurons closed
@@ -85,7 +87,7 @@ def test_the_file_predicts_what_the_run_does_with_fewer_neurons(
     assert account["trained"]["parameters"] == 65 * 20 + 21 * 20 + 21 * 10 + 80
     assert account["pruned"]["flops"] == 2 * (64 * first + first * second + second * 10)
     assert account["exported"]["bytes"] == file.stat().st_size
-    assert account["exported"]["accuracy"] == account["trained"]["accuracy"] == pytest.approx(run.result["accuracy"])
+    assert account["exported"]["accuracy"] == account["trained"]["accuracy"] == pytest.approx(run.result.accuracy)
     assert account["test_rows"] == 720 and account["largest_logit_difference"] < 1e-4
     assert f"{first + second} of 40 gated neurons are open; {40 - first - second} were removed" in account["summary"]
     assert b".py" not in file.read_bytes()  # no file of the machine it was made on

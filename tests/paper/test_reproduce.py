@@ -4,23 +4,31 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import torch
 from command_line import Sncl
 
-from sncl import commands
+from sncl.cli import jobs as cli_jobs
+from sncl.cli.tables import command_line
 from sncl.errors import SnclError
 from sncl.methods.table import make
 from sncl.networks.mlp import MLP
 from sncl.paper import records, reproduce
 from sncl.paper import tables as paper
-from sncl.paper.comparison import mark, markdown
-from sncl.paper.tables import Published, cells, published
-from sncl.runs.experiment import Experiment, decision, perform, plan
+from sncl.paper.comparison import Command, mark, markdown
+from sncl.paper.tables import Published, cells, published, published_for
+from sncl.runs import job as runs_job
+from sncl.runs.experiment import Experiment, decision
+from sncl.runs.job import Job, work
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.runs.result import Result
 from sncl.runs.settings import table as defaults_table
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.run import Moment
@@ -45,12 +53,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments that are performed; those of several jobs in this process too."""
     found: list[Experiment] = []
 
-    def noted(experiment: Experiment, *rest: Any) -> dict[str, Any]:
+    def noted(experiment: Experiment, *rest: Any) -> Result:
         found.append(experiment)
         return perform(experiment, *rest)
 
-    monkeypatch.setattr(commands, "perform", noted)
-    monkeypatch.setattr(commands, "run_all", one_by_one)
+    monkeypatch.setattr(runs_job, "perform", noted)
+    monkeypatch.setattr(cli_jobs, "run_all", one_by_one)
     return found
 
 
@@ -110,6 +118,23 @@ def test_ablation_and_layers_repeat_the_numbers_of_table_1() -> None:
         ):
             mean = published("table1", stream, method, 200)["domain_il"].mean
             assert [published(table, stream, row, 200)["domain_il"].mean for table, row in rows] == [mean, mean]
+
+
+@pytest.mark.parametrize("memory", [200, 500, 5120])
+@pytest.mark.parametrize("stream", ["seq-cifar10", "perm-mnist"])
+def test_the_shipped_settings_are_the_whole_sncl_even_where_a_part_is_off(stream: str, memory: int) -> None:
+    settings = plan(stream, "sncl", memory=memory, device="cpu").settings
+    assert published_for(stream, "sncl", memory, settings) == published("table1", stream, "sncl", memory) != {}
+
+
+def test_other_parts_are_a_row_of_the_ablation() -> None:
+    for stream in ("seq-cifar10", "rot-mnist"):
+        for title in ("+LRS", "+FER", "baseline"):
+            settings = plan(stream, "sncl", device="cpu", settings=paper.VARIANTS["ablation"][title]).settings
+            assert published_for(stream, "sncl", 200, settings) == published("ablation", stream, title, 200) != {}
+    er = plan("seq-cifar10", "er", device="cpu").settings
+    assert published_for("seq-cifar10", "er", 200, er) == published("table1", "seq-cifar10", "er", 200)
+    assert published_for("seq-digits", "er", 200, er) == {}
 
 
 # --- cells -------------------------------------------------------------------------------------------------------
@@ -238,6 +263,8 @@ def copied(finished: Path, folder: Path, **changed: Any) -> Path:
     experiment |= {key: value for key, value in changed.items() if key in experiment}
     write_json(folder / "experiment.json", experiment)
     result |= {key: value for key, value in changed.items() if key in result}
+    for readout, accuracy in result["accuracy"].items():
+        result["measures"][readout]["accuracy"] = accuracy
     result["manifest"] |= {key: value for key, value in changed.items() if key in result["manifest"]}
     write_json(folder / "result.json", result)
     return folder
@@ -301,6 +328,31 @@ def test_the_numbers_of_a_row(sncl: Sncl, tmp_path: Path, digits: None, finished
     assert "to fill" not in done.out
 
 
+def test_calls_side_by_side_lose_no_line(tmp_path: Path, digits: None, finished: Path) -> None:
+    """The second call comes while the first one has read the lines and not yet written them."""
+    for seed in (0, 1):
+        copied(finished, tmp_path / str(seed) / "run", seed=seed)
+
+    def collect(seed: int, command: Command) -> None:
+        request = reproduce.Request("table2", methods=["er"], seeds=1, runs=tmp_path / str(seed), collect=True)
+        request = replace(request, results=tmp_path, device="cpu")
+        reproduce.reproduce(request, lambda jobs, attempt: [], notes.append, command)
+
+    notes: list[str] = []
+    second = Thread(target=collect, args=(1, command_line))
+
+    def in_between(table: str, rows: Sequence[records.TableRow]) -> str:
+        if not second.ident:
+            second.start()
+            second.join(1.0)
+        return command_line(table, rows)
+
+    collect(0, in_between)
+    second.join()
+    assert [line["seed"] for line in records.read_lines(tmp_path / "table2.jsonl")] == [0, 1]
+    assert "| ER | 40 | Class-IL | 2/2 |" in (tmp_path / "table2.md").read_text()
+
+
 # --- open cells --------------------------------------------------------------------------------------------------
 
 
@@ -309,11 +361,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments of the jobs that would be run; none is."""
     found: list[Experiment] = []
 
-    def note(jobs: list[commands.Job], *_: Any) -> list[None]:
+    def note(jobs: list[Job], *_: Any) -> list[None]:
         found.extend(job.experiment for job in jobs)
         return [None] * len(jobs)
 
-    monkeypatch.setattr(reproduce, "run_jobs", note)
+    monkeypatch.setattr(cli_jobs, "run_jobs", note)
     return found
 
 
@@ -387,7 +439,7 @@ def test_an_interrupted_run_goes_on(
 
         return perform(experiment, folder, data, noted, *rest)
 
-    monkeypatch.setattr(commands, "perform", stopped)
+    monkeypatch.setattr(runs_job, "perform", stopped)
     assert sncl(*ONE) == (
         130,
         "",
@@ -406,7 +458,7 @@ def test_a_failed_run_is_named_and_the_others_are_shown(
     sncl: Sncl, tmp_path: Path, digits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a process of their own: ER diverges, SGD does not."""
-    monkeypatch.setattr(commands, "cores", lambda: 1)
+    monkeypatch.setattr(cli_jobs, "cores", lambda: 1)
     monkeypatch.setitem(defaults_table()["seq-digits"]["er"]["any"], "lr", 1e9)
     done = sncl(*ONE, "--method", "sgd", "--results", "results")
     assert done.code == 2
@@ -462,7 +514,7 @@ def test_the_files_of_a_table(sncl: Sncl, tmp_path: Path, digits: None, made: li
     assert "| ER | 40 | Class-IL | 2/2 |" in kept and "| SGD | – | Class-IL | 0/1 | open |" in kept
     assert "## Open\n\n- seq-digits, SGD: 1 of 1 seeds\n\n```console\nsncl reproduce table2 --stream seq-digits" in kept
     assert [json.loads(line) for line in path.read_text().splitlines()] == lines
-    assert sorted(each.name for each in (tmp_path / "results").iterdir()) == ["table2.jsonl", "table2.md"]
+    assert {each.name for each in (tmp_path / "results").iterdir()} - {".table2.lock"} == {"table2.jsonl", "table2.md"}
 
 
 def test_a_line_made_with_other_settings_is_dropped(
@@ -494,7 +546,7 @@ def test_settings_are_not_rounded(finished: Path) -> None:
     result = read_json(finished / "result.json")
     result["manifest"]["settings"]["decay"] = 1e-05
     result["active_fraction"], result["open_by_task"] = 0.123456, [0.98765, 0.5]
-    line = records.record(result)
+    line = records.record(Result.from_json(result))
     assert line["settings"]["decay"] == 1e-05
     assert (line["active_fraction"], line["open_by_task"]) == (0.1235, [0.9877, 0.5])
 
@@ -508,7 +560,7 @@ def test_open_neurons_are_shown(finished: Path, tmp_path: Path, sncl: Sncl, digi
 @pytest.mark.parametrize("table", ["table1", "table2", "ablation", "layers"])
 def test_every_table_is_a_page(table: str) -> None:
     rows = reproduce.gather(reproduce.planned(cells(table), "cpu"), 10, {})
-    page = markdown(table, rows)
+    page = markdown(table, rows, command_line)
     assert max(map(len, page.split("```")[0].splitlines())) <= 120
     for stream in {row.cell.stream for row in rows}:
         assert page.count(f"\n## {stream}\n\n| row | ") == 1
@@ -516,7 +568,7 @@ def test_every_table_is_a_page(table: str) -> None:
         assert f"| {row.cell.title} | {row.cell.memory} | " in page
     assert "Nothing yet." in page and "## Open" in page
     if table == "ablation":
-        assert "- +VBS: `--set alpha=0 --set gamma=0 --set admission=reservoir`\n" in page
+        assert "- +VBS: `alpha=0 gamma=0 admission=reservoir`\n" in page
         assert "- SNCL: nothing changed\n" in page
 
 
@@ -587,9 +639,9 @@ def test_runs_may_leave_a_log_for_tensorboard(sncl: Sncl, tmp_path: Path, digits
 
 def test_a_job_that_fails_tells_that_it_has_ended(tmp_path: Path) -> None:
     reports: list[Moment | None] = []
-    job = commands.Job(plan("perm-mnist", "er", device="cpu"), tmp_path / "run", data=tmp_path / "nothing")
+    job = Job(plan("perm-mnist", "er", device="cpu"), tmp_path / "run", data=tmp_path / "nothing")
     with pytest.raises(SnclError, match="mnist"):
-        commands.work(job, reports.append)
+        work(job, reports.append)
     assert reports == [None]
 
 
@@ -598,8 +650,8 @@ def test_an_averaged_run_is_also_a_run_without_the_average(digits: None, sncl: S
         plan("seq-digits", "er", memory=40, device="cpu", settings={"ema": "0.9"}), tmp_path / "runs" / "averaged"
     )
     plain = perform(plan("seq-digits", "er", memory=40, device="cpu"), tmp_path / "plain")
-    assert averaged["accuracy_variants"]["as_trained"] == plain["accuracy"] != averaged["accuracy"]
+    assert averaged.accuracy_variants["as_trained"] == plain.accuracy != averaged.accuracy
     row, _ = sncl(*ONE, "--collect", "--runs", str(tmp_path / "runs"), "--json").json()["rows"]
     assert (row["readout"], row["seeds"]) == ("class_il", [0])
-    assert row["ours"]["mean"] == pytest.approx(plain["accuracy"]["class_il"], abs=1e-3)
-    assert row["otherwise"]["averaged by 0.9"]["mean"] == pytest.approx(averaged["accuracy"]["class_il"], abs=1e-3)
+    assert row["ours"]["mean"] == pytest.approx(plain.accuracy["class_il"], abs=1e-3)
+    assert row["accuracy_variants"]["averaged by 0.9"]["mean"] == pytest.approx(averaged.accuracy["class_il"], abs=1e-3)

@@ -24,7 +24,8 @@ from sncl.cli import main
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, make
 from sncl.networks.mlp import MLP
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.streams.build import build
 from sncl.streams.datasets.sources import Source, load
 from sncl.streams.stream import Stream
@@ -68,7 +69,7 @@ def test_differences_are_found(tmp_path: Path) -> None:
 def processes() -> multiprocessing.context.ForkServerContext:
     """Fresh processes that need not load torch each time: they are forked off one that has done nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sncl.cli", "sncl.commands", "sncl.runs.summary", "sklearn.datasets"])
+    context.set_forkserver_preload(["sncl.cli", "sncl.cli.jobs", "sncl.runs.summary", "sklearn.datasets"])
     return context
 
 

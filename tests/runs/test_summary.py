@@ -1,25 +1,11 @@
 """Tables of results, against means and deviations worked out by hand."""
 
 from math import sqrt
-from typing import Any
 
 import pytest
 
+from results import result
 from sncl.runs.summary import group, readouts, show, spread, table
-
-
-def result(method: str = "er", seed: int = 0, **changed: Any) -> dict[str, Any]:
-    usual = {
-        "stream": "seq-digits",
-        "method": method,
-        "memory": 100,
-        "seed": seed,
-        "accuracy": {"class_il": 80.0, "task_il": 95.0},
-        "forgetting": 10.0,
-        "active_fraction": None,
-        "seconds": 2.0,
-    }
-    return usual | changed
 
 
 def test_spread_is_the_mean_and_the_sample_deviation() -> None:
@@ -72,7 +58,7 @@ def test_streams_of_several_kinds_share_a_table() -> None:
 
 def test_groups_keep_the_order_of_their_first_result() -> None:
     found = group([result("sncl"), result("er", seed=3), result("sncl", seed=1), result("er", memory=7)])
-    assert [(each.title, each.memory, [one["seed"] for one in each.results]) for each in found] == [
+    assert [(each.title, each.memory, [one.seed for one in each.results]) for each in found] == [
         ("SNCL", 100, [0, 1]),
         ("ER", 100, [3]),
         ("ER", 7, [0]),
