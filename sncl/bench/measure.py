@@ -29,10 +29,11 @@ from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData
 from sncl.tensors.random import generator
 from sncl.training.checkpoint import write_checkpoint
-from sncl.training.engine import computed_in, exact_kernels, on_threads
+from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.learner import Learner
 from sncl.training.parallel import run_all, run_in_threads
 from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES, accuracies, tested_after, total_steps
+from sncl.training.step import computed_in
 
 METHODS = ("er", "derpp", "sncl")
 MEMORIES = (200, 5120)

@@ -35,7 +35,8 @@ from sncl.streams.standardisation import RunningScale
 from sncl.tensors.fields import Fields, under, within
 from sncl.tensors.random import generator, seeded
 from sncl.training.checkpoint import pack, read_checkpoint, unpack, write_checkpoint
-from sncl.training.learner import Learner, choose_device
+from sncl.training.engine import choose_device
+from sncl.training.learner import Learner
 
 Network = nn.Module | Callable[[Any, int], nn.Module]
 

@@ -33,8 +33,9 @@ from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData, read
 from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
-from sncl.training.engine import choose_engine, choose_precision, exact_kernels, on_threads
-from sncl.training.learner import Learner, check_ema, choose_device
+from sncl.training.ema import check_ema
+from sncl.training.engine import choose_device, choose_engine, choose_precision, exact_kernels, on_threads
+from sncl.training.learner import Learner
 from sncl.training.parallel import cores
 from sncl.training.run import (
     CHECKPOINT,
