@@ -31,8 +31,9 @@ from sncl.runs.experiment import Experiment, check_memory, make_stream, perform,
 from sncl.runs.loading import Trained, load_run
 from sncl.runs.summary import READOUT_TITLES, group, readouts, spread
 from sncl.training.engine import exact_kernels, on_threads
+from sncl.training.events import Moment, sparingly
 from sncl.training.parallel import cores, run_all, run_in_threads
-from sncl.training.run import CHECKPOINT_SECONDS, Moment, sparingly
+from sncl.training.run import CHECKPOINT_SECONDS
 from sncl.tuning.search import Search, Trial
 
 if TYPE_CHECKING:

@@ -30,9 +30,10 @@ from sncl.streams.user.data import UserData
 from sncl.tensors.random import generator
 from sncl.training.checkpoint import write_checkpoint
 from sncl.training.engine import exact_kernels, on_threads
+from sncl.training.evaluate import accuracies, tested_after
 from sncl.training.learner import Learner
 from sncl.training.parallel import run_all, run_in_threads
-from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES, accuracies, tested_after, total_steps
+from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES, total_steps
 from sncl.training.step import computed_in
 
 METHODS = ("er", "derpp", "sncl")

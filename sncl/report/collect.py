@@ -14,7 +14,7 @@ from sncl.methods.table import METHODS
 from sncl.runs.experiment import EXPERIMENT, RESULT, decision
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.checkpoint import read_json
-from sncl.training.run import LOG
+from sncl.training.log import LOG
 
 Entry = dict[str, Any]
 Note = Callable[[str], None]

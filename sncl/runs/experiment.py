@@ -35,18 +35,11 @@ from sncl.tensors.random import seeded
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision, exact_kernels, on_threads
+from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer
+from sncl.training.events import Watch
 from sncl.training.learner import Learner
 from sncl.training.parallel import cores
-from sncl.training.run import (
-    CHECKPOINT,
-    CHECKPOINT_SECONDS,
-    Scores,
-    Watch,
-    open_by_layer,
-    open_fraction,
-    otherwise,
-    run,
-)
+from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, run
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 RESULT = "result.json"
@@ -381,10 +374,10 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         "seconds": round(scores.seconds, 3),
         "memory_bytes_per_sample": learner.memory.bytes_per_row() if learner.memory is not None else 0,
         "parameters": sum(parameter.numel() for parameter in learner.net.parameters()),
-        "active_fraction": open_fraction(learner),
+        "active_fraction": scores.open_by_task[-1] if scores.open_by_task else None,
         "open_by_task": scores.open_by_task or None,
         "open_by_layer": open_by_layer(learner),
-        "accuracy_variants": otherwise(learner, stream),
+        "accuracy_variants": accuracy_variants(learner, stream),
         **({"class_names": list(stream.names)} if stream.names else {}),
         **({"task_names": list(stream.task_names)} if stream.task_names else {}),
         "scored_on": "validation" if experiment.validation else "test",

@@ -39,6 +39,7 @@ def tensors_of(learner: Learner) -> Fields:
 def description_of(learner: Learner) -> dict[str, Any]:
     """What :func:`tensors_of` belong to, as plain data."""
     return {
+        "format": FORMAT,
         **_kind(learner),
         "steps": learner.steps,
         "tasks": learner.tasks,
@@ -63,6 +64,9 @@ def restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> N
 
 def restore_network(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
     """Only the network and the method, enough to predict with, also on another device."""
+    if description.get("format") != FORMAT:
+        found = description.get("format")
+        raise SnclError(f"this checkpoint was written by another version of sncl (format {found}, here {FORMAT})")
     ours = _kind(learner)
     theirs = {key: description.get(key) for key in ours}
     if ours != theirs:
@@ -83,7 +87,6 @@ def restore_network(learner: Learner, tensors: Fields, description: dict[str, An
 def _kind(learner: Learner) -> dict[str, Any]:
     """What must be the same in the learner that loads a checkpoint."""
     return {
-        "format": FORMAT,
         "method": type(learner.method).__name__,
         "memory": learner.memory.capacity if learner.memory is not None else 0,
         "ema": learner.ema,

@@ -32,7 +32,7 @@ from sncl.errors import Diverged, SnclError
 from sncl.runs.experiment import perform
 from sncl.runs.settings import Settings
 from sncl.runs.summary import spread
-from sncl.training.run import Moment, Watch, sparingly
+from sncl.training.events import Moment, Watch, sparingly
 from sncl.tuning.search import Choices, Range, Search, Trial, ranking, rounded, write_files
 
 NAME = "sncl tune"

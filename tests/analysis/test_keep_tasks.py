@@ -8,7 +8,10 @@ import torch
 from sncl.errors import SnclError
 from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan
 from sncl.training.checkpoint import read_checkpoint
-from sncl.training.run import CHECKPOINT, LOG, TASK_NETWORK, Moment, accuracies
+from sncl.training.evaluate import accuracies
+from sncl.training.events import Moment
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
 
 def short(method: str = "sncl") -> Experiment:

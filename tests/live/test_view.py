@@ -21,7 +21,7 @@ from sncl.live.following import Followed
 from sncl.live.view import Overall, View, live
 from sncl.runs.experiment import plan
 from sncl.training.checkpoint import read_json
-from sncl.training.run import Evaluation, Moment
+from sncl.training.events import Evaluation, Moment
 from sncl.tuning.search import plan_search
 
 INSIDE = {"memory_by_class": [30, 20, 25, 25, 0, 0], "open_neurons": {"layer1.1": [90, 100], "layer2.1": [45, 100]}}

@@ -15,8 +15,9 @@ from sncl.runs.experiment import Experiment, make_learner, make_stream, perform,
 from sncl.streams.benchmarks import STREAMS
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
+from sncl.training.events import Moment
 from sncl.training.parallel import cores
-from sncl.training.run import CHECKPOINT, Moment, run
+from sncl.training.run import CHECKPOINT, run
 
 DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 

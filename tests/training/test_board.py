@@ -15,7 +15,7 @@ from sncl.errors import SnclError
 from sncl.networks.gating.gate import gates
 from sncl.runs.experiment import perform, plan
 from sncl.training import board as boards
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 pytest.importorskip("tensorboard")
 
