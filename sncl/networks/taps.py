@@ -131,7 +131,7 @@ class Tapped(nn.Module):
         self.norms = [norm for norm in norms if isinstance(norm, PassNorm)]
         self.others = [norm for norm in norms if not isinstance(norm, PassNorm)]
         self.joins = not self.others
-        self._handles = [
+        self.handles = [
             layer(body, name).register_forward_pre_hook(_InputTap(name, self.record))
             if name.endswith(INPUT)
             else layer(body, name).register_forward_hook(_Tap(name, self.record))
@@ -174,7 +174,7 @@ class Tapped(nn.Module):
 
     def remove(self) -> None:
         """Take the taps off again."""
-        for handle in self._handles:
+        for handle in self.handles:
             handle.remove()
 
 

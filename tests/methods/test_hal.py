@@ -21,8 +21,6 @@ from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
-pytestmark = pytest.mark.slow
-
 INPUTS, CLASSES, WIDTH, LR = 6, 4, 5, 0.1
 
 
