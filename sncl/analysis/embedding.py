@@ -32,8 +32,11 @@ def representations(learner: Learner, x: Tensor) -> Tensor:
     """What the classifier reads of each sample, in evaluation. [samples, features]"""
     seen = partial(eval_input, learner.transform)
     tapped = tap_last(learner.net.body, seen(x[:2]))
-    with torch.no_grad():
-        return last_features(tapped, x, seen).flatten(1).cpu()
+    try:
+        with torch.no_grad():
+            return last_features(tapped, x, seen).flatten(1).cpu()
+    finally:
+        tapped.remove()
 
 
 def embed(features: Tensor, seed: int) -> list[list[float]]:

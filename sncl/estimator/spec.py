@@ -18,7 +18,8 @@ from sncl.networks.mlp import dense
 from sncl.networks.output import find_output
 from sncl.streams.standardisation import RunningScale
 from sncl.tensors.random import seeded
-from sncl.training.learner import Learner, choose_device
+from sncl.training.engine import choose_device
+from sncl.training.learner import Learner
 
 Network = nn.Module | Callable[[Any, int], nn.Module]
 

@@ -141,7 +141,7 @@ class Tapped(nn.Module):
         self.norms = [norm for norm in norms if isinstance(norm, PassNorm)]
         self.others = [norm for norm in norms if not isinstance(norm, PassNorm)]
         self.joins = not self.others
-        self._handles = [
+        self.handles = [
             layer(body, name).register_forward_pre_hook(_InputTap(name, self.record))
             if name.endswith(INPUT)
             else layer(body, name).register_forward_hook(_Tap(name, self.record))
@@ -184,7 +184,7 @@ class Tapped(nn.Module):
 
     def remove(self) -> None:
         """Remove the taps."""
-        for handle in self._handles:
+        for handle in self.handles:
             handle.remove()
 
 

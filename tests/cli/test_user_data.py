@@ -22,7 +22,8 @@ from sncl.runs.plan import plan
 from sncl.streams.user.data import UserData, read
 from sncl.streams.user.spec import parse_spec
 from sncl.training.checkpoint import read_checkpoint, read_json
-from sncl.training.run import CHECKPOINT, LOG
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT
 
 CPU = ["--device", "cpu"]
 AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3", "eta=0.0001", "release=0.2"]

@@ -32,8 +32,11 @@ from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training import run as running
 from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.evaluate import Scores
+from sncl.training.events import Moment
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, LOG, Moment, Scores, run
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT, run
 
 pytestmark = pytest.mark.slow
 

@@ -305,7 +305,7 @@ def test_a_trial_that_diverges_does_not_end_the_study(sncl: Sncl, tmp_path: Path
     broken = [trial for trial in found if trial["params"]["lr"] > 1]
     assert broken
     for trial in broken:
-        assert trial["state"] == "pruned" and "use a smaller lr" in trial["reason"] and trial["score"] is None
+        assert trial["state"] == "pruned" and "use a smaller `lr`" in trial["reason"] and trial["score"] is None
     assert tomllib.loads((tmp_path / "study.toml").read_text())["seq-digits"]["derpp"]["30"]["lr"] == 0.1
 
 
