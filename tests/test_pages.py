@@ -17,6 +17,7 @@ from page import Block, blocks, commands
 
 from sncl.cli import app
 from sncl.methods.table import METHODS, make
+from sncl.runs.settings import MASK, MASKED
 from sncl.streams.benchmarks import STREAMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,8 +132,9 @@ def test_a_wrong_option_is_noticed() -> None:
 
 
 def rows_of(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading of the README."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").split(f"\n### {heading}\n")[1].split("\n### ")[0]
+    """The cells of the first table below a heading of the page on methods and streams."""
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    text = re.split(r"\n#+ ", page.split(f"\n{heading}\n")[1])[0]
     lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line] for line in lines]
 
@@ -142,7 +144,7 @@ def names_in(cell: str) -> list[str]:
 
 
 def test_the_table_of_methods_is_that_of_the_code() -> None:
-    rows = {row[0].strip("`"): row for row in rows_of("Methods")}
+    rows = {row[0].strip("`"): row for row in rows_of("## Methods")}
     assert list(rows) == list(METHODS)
     for name, entry in METHODS.items():
         method = make(name)
@@ -151,9 +153,16 @@ def test_the_table_of_methods_is_that_of_the_code() -> None:
         assert names_in(" ".join(rows[name][5:])) == list(entry.settings), name
 
 
+def test_the_table_of_gates_is_that_of_the_code() -> None:
+    policies = METHODS["sncl"].choices["gates"]
+    masks = {name: [*MASK] if name in MASKED else [] for name in policies}
+    told = {row[0].strip("`"): names_in(row[-1]) for row in rows_of("### Gates") if len(row) == 3}
+    assert {name: told[name] for name in policies} == {name: [*policies[name], *masks[name]] for name in policies}
+
+
 def test_the_table_of_streams_is_that_of_the_code() -> None:
     told: list[str] = []
-    for cells in rows_of("Streams"):
+    for cells in rows_of("## Streams"):
         told += (names := names_in(cells[0]))
         for each in (STREAMS[name] for name in names):
             tasks = re.match(r"none|\d+", cells[2])

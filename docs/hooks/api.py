@@ -10,7 +10,7 @@ import sncl
 PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduction, module -> names (none: all)
     "methods": (
         "A method is one function of the network, the batch and what is replayed. "
-        "[Adding a method](../docs/adding_a_method.md) writes one; [this table](benchmarks.md) lists those there are.",
+        "[Adding a method](../docs/adding_a_method.md) writes one; [this table](../docs/methods.md) lists those there are.",
         {
             "sncl.methods.method": ("Method", "Outcome", "TaskEnd", "Growth"),
             "sncl.methods.table": ("make", "entry", "Entry"),
@@ -35,7 +35,10 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "Networks, the gates on their neurons, and how layers are found and read. "
         "[Where gates stand](../docs/architecture.md#where-gates-stand) has the idea.",
         {
-            "sncl.networks.gating.gate": ("Gate", "attach_gates", "gates", "open_neurons", "sampling", "unmasked"),
+            "sncl.networks.gating.attach": ("attach_gates", "gates", "open_neurons", "set_mask", "sampling", "unmasked"),
+            "sncl.networks.gating.gate": ("Gate", "VarianceGate", "RatioGate", "SilentGate"),
+            "sncl.networks.gating.policies": ("Gating", "KL", "Natural", "Target"),
+            "sncl.networks.gating.mask": ("Mask", "Moments"),
             "sncl.networks.pruning.prune": (),
             "sncl.networks.layers": ("find_sites", "named_sites", "Site"),
             "sncl.networks.taps": ("Tapped", "Activations"),
@@ -60,7 +63,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
     ),
     "streams": (
         "What is learned, in which order, and what a network gets to see of it. `sncl.stream` makes one from a name "
-        "([those there are](benchmarks.md)) or from [your own data](../docs/user_data.md).",
+        "([those there are](../docs/methods.md#streams)) or from [your own data](../docs/user_data.md).",
         {
             "sncl.streams.build": ("build",),
             "sncl.streams.stream": ("Stream", "Phase"),

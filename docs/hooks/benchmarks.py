@@ -14,7 +14,7 @@ NETWORKS = {"mlp": "MLP", "resnet18": "ResNet-18"}
 INTRODUCTION = """\
 # Methods and benchmarks
 
-This page is written by the code: the tables behind `sncl list`, and the settings of `sncl/defaults.toml`. What a number
+This page is generated from the code: the tables behind `sncl list`, and the settings of `sncl/defaults.toml`. What a number
 on these streams means is in [faithfulness](../docs/faithfulness.md); what came out is in
 [results](../results/README.md).
 """
@@ -22,7 +22,7 @@ METHODS_TEXT = """
 ## Methods
 
 *Memory*: keeps samples. *Boundaries*: must be told where a task ends, so it refuses streams without tasks. *Looks
-back*: looks at the rows of a task once more when it ends. *Task*: must be told the task at test time, so it is scored
+back*: looks at the samples of a task once more when it ends. *Task*: must be told the task at test time, so it is scored
 as Task-IL only. *New classes*: outputs can be added at any time.
 """
 STREAMS_TEXT = """
@@ -58,6 +58,13 @@ def usual() -> str:
         for name, entry in METHODS.items()
         if entry.settings
     ]
+    rows += [
+        [f"`{name}` with `{key}={value}`", code(f"{each}={usual}" for each, usual in settings.items())]
+        for name, entry in METHODS.items()
+        for key, values in entry.choices.items()
+        for value, settings in values.items()
+        if settings
+    ]
     return "\n### Settings of the methods\n\nWith their usual values; `--set` changes them.\n\n" + table(
         ["name", "settings"], rows
     )
@@ -73,7 +80,7 @@ def streams() -> str:
 
 
 def own() -> str:
-    return "\n### Your own data\n\n" + table(
+    return "\n### User data\n\n" + table(
         ["stream", "what lies there"], [[f"`{name}`", what] for name, what in FORMS.items()]
     )
 
@@ -86,7 +93,7 @@ def settings() -> str:
             for method, by_memory in by_method.items()
             for memory, row in by_memory.items()
         ]
-        title = f"`{stream}`" if stream in STREAMS else "Your own data"
+        title = f"`{stream}`" if stream in STREAMS else "User data"
         parts.append(f"### {title}\n\n" + table(["method", "memory", "settings"], rows))
     return "\n\n".join(parts)
 

@@ -12,9 +12,9 @@ from written import table
 from sncl.cli import app
 
 INTRODUCTION = """\
-# Command line
+# Commands and options
 
-This page is written by the program: it is what `sncl COMMAND --help` says. An error that a person can put right is one
+This page is written by the program: it is what `sncl COMMAND --help` says. An error that you can correct is one
 line on standard error with exit code 2; a run that was interrupted ends with 130, and the same command goes on.
 """
 
