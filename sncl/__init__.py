@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ContinualClassifier",
     "Learner",
