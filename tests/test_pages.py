@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -170,6 +171,38 @@ def test_the_table_of_streams_is_that_of_the_code() -> None:
             assert cells[3] == str(each.epochs), names
             assert cells[4].replace("-", "").lower() == each.network, names
     assert sorted(told) == sorted(STREAMS)
+
+
+def layers() -> dict[str, tuple[int, str]]:
+    """The folders in the table of layers of the page on architecture: level, and what is said of the files."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (\d+) \| `sncl/(\w+)(?:/|\.py)` \| (.*) \|$", page, re.MULTILINE)
+    return {name: (int(level), text) for level, name, text in found}
+
+
+def test_the_table_of_layers_is_the_import_contract() -> None:
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    levels = {
+        name.strip(): number for number, line in enumerate(reversed(contract["layers"]), 1) for name in line.split("|")
+    }
+    assert {name: level for name, (level, _) in layers().items()} == levels
+
+
+@pytest.mark.parametrize("name", sorted(layers().keys() - {"errors"}))
+def test_the_table_of_layers_names_every_module(name: str) -> None:
+    """Readers of single data sets and single methods are not named one by one."""
+    told = set(re.findall(r"`(\w+\.py)`", layers()[name][1]))
+    files = {path.name for path in (ROOT / "sncl" / name).rglob("*.py")}
+    assert told <= files
+    if name != "methods":
+        unnamed = {
+            "__init__.py",
+            "__main__.py",
+            *(f"{each}.py" for each in ("cifar10", "digits", "mnist", "tiny_imagenet")),
+        }
+        if name == "report":
+            unnamed |= {path.name for path in (ROOT / "sncl" / "report" / "figures").glob("*.py")}
+        assert files - told <= unnamed
 
 
 # --- adding a method -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import sncl
 PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduction, module -> names (none: all)
     "methods": (
         "A method is one function of the network, the batch and what is replayed. "
-        "[Adding a method](../docs/adding_a_method.md) writes one; [this table](../docs/methods.md) lists those there are.",
+        "[Adding a method](../docs/adding_a_method.md) writes one; [this table](../docs/methods.md) lists all of them.",
         {
             "sncl.methods.method": ("Method", "Outcome", "TaskEnd", "Growth"),
             "sncl.methods.table": ("make", "entry", "Entry"),
@@ -35,7 +35,14 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "Networks, the gates on their neurons, and how layers are found and read. "
         "[Where gates stand](../docs/architecture.md#where-gates-stand) has the idea.",
         {
-            "sncl.networks.gating.attach": ("attach_gates", "gates", "open_neurons", "set_mask", "sampling", "unmasked"),
+            "sncl.networks.gating.attach": (
+                "attach_gates",
+                "gates",
+                "open_neurons",
+                "set_mask",
+                "sampling",
+                "unmasked",
+            ),
             "sncl.networks.gating.gate": ("Gate", "VarianceGate", "RatioGate", "SilentGate"),
             "sncl.networks.gating.policies": ("Gating", "KL", "Natural", "Target"),
             "sncl.networks.gating.mask": ("Mask", "Moments"),

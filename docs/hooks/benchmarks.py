@@ -12,17 +12,17 @@ from sncl.streams.user.spec import FORMS
 READ_OUTS = {"class-il": "Class-IL and Task-IL", "domain-il": "Domain-IL", "general": "GCL"}
 NETWORKS = {"mlp": "MLP", "resnet18": "ResNet-18"}
 INTRODUCTION = """\
-# Methods and benchmarks
+# Default settings
 
-This page is generated from the code: the tables behind `sncl list`, and the settings of `sncl/defaults.toml`. What a number
-on these streams means is in [faithfulness](../docs/faithfulness.md); what came out is in
-[results](../results/README.md).
+This page is generated from the code: the tables behind `sncl list`, and the settings of `sncl/defaults.toml`.
+[Methods and streams](../docs/methods.md) explains them, [faithfulness](../docs/faithfulness.md) says what a number on
+these streams means, and [results](../results/README.md) has the numbers.
 """
 METHODS_TEXT = """
 ## Methods
 
 *Memory*: keeps samples. *Boundaries*: must be told where a task ends, so it refuses streams without tasks. *Looks
-back*: looks at the samples of a task once more when it ends. *Task*: must be told the task at test time, so it is scored
+back*: reads the samples of a task once more when it ends. *Task*: must be told the task at test time, so it is scored
 as Task-IL only. *New classes*: outputs can be added at any time.
 """
 STREAMS_TEXT = """
