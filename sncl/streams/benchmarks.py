@@ -35,7 +35,7 @@ AUGMENTATIONS = ("none", "crop-flip")
 class Benchmark:
     """What defines a benchmark apart from the seed, and the usual settings to run it with."""
 
-    source: str
+    dataset: str
     kind: Kind
     transform: Transform
     tasks: int
@@ -111,7 +111,7 @@ def user_benchmark(data: UserData, split: str | None = None, augment: str = "non
     together = 2 if data.classes > 2 else 1
     transform: Transform = Unit() if data.pixels else Identity()
     benchmark = Benchmark(
-        source=data.name,
+        dataset=data.name,
         kind=kind,
         transform=CropFlip(4, mean=(0.0,), std=(1.0,)) if augment == "crop-flip" else transform,
         tasks={"seq": -(-data.classes // together), "domain": data.domains, "order": 1}[kind],
