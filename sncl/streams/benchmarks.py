@@ -129,7 +129,7 @@ def resplit(name: str, benchmark: Benchmark, split: str, classes: int | None = N
     parts = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", split)
     if benchmark.kind != "seq" or parts is None:
         raise SnclError(
-            f"`split={split}` does not fit the stream '{name}': a sequential stream takes TASKSxCLASSES, like 5x2"
+            f"the `split` {split!r} does not fit the stream '{name}': a sequential stream takes TASKSxCLASSES, like 5x2"
         )
     tasks, together = int(parts[1]), int(parts[2])
     if classes is not None and (tasks - 1) * together >= classes:
