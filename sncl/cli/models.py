@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +29,6 @@ def export_command(
     From images as they are stored to logits; compared on the test data, and measured, before it is written.
     """
     from sncl.export import account_file, choose, export
-    from sncl.export.measures import shown
     from sncl.runs.loading import load_run
 
     asked = [name for name, wanted in (("onnx", onnx), ("torch", torch_program)) if wanted]
@@ -47,7 +46,14 @@ def export_command(
         sys.exit(INTERRUPTED)
     if as_json:
         print_json(found)
-        return
+    else:
+        show_account(found, written)
+
+
+def show_account(found: dict[str, Any], written: Path) -> None:
+    """Print what was exported, how large and how fast it is, and where it lies."""
+    from sncl.export.measures import shown
+
     print_table(*shown(found, written.name))
     out.print()
     out.print(found["summary"], soft_wrap=True)

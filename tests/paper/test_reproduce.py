@@ -29,7 +29,7 @@ from sncl.runs.job import Job, work
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import Result
-from sncl.runs.settings import table as defaults_table
+from sncl.runs.settings import defaults_table
 from sncl.training.checkpoint import read_json, write_json
 from sncl.training.run import Moment
 
@@ -105,7 +105,7 @@ def test_the_tables_are_complete() -> None:
         "layers": {"perm-mnist": 7, "rot-mnist": 7},
     }
     assert all("derpp" not in rows for streams in paper.values().values() for rows in streams.values())
-    for table, variants in paper.VARIANTS.items():
+    for table, variants in paper.SNCL_VARIANTS.items():
         for stream in paper.values()[table]:  # no published row is left without its variant
             assert set(paper.values()[table][stream]) <= set(variants)
 
@@ -130,7 +130,7 @@ def test_the_shipped_settings_are_the_whole_sncl_even_where_a_part_is_off(stream
 def test_other_parts_are_a_row_of_the_ablation() -> None:
     for stream in ("seq-cifar10", "rot-mnist"):
         for title in ("+LRS", "+FER", "baseline"):
-            settings = plan(stream, "sncl", device="cpu", settings=paper.VARIANTS["ablation"][title]).settings
+            settings = plan(stream, "sncl", device="cpu", settings=paper.SNCL_VARIANTS["ablation"][title]).settings
             assert published_for(stream, "sncl", 200, settings) == published("ablation", stream, title, 200) != {}
     er = plan("seq-cifar10", "er", device="cpu").settings
     assert published_for("seq-cifar10", "er", 200, er) == published("table1", "seq-cifar10", "er", 200)
@@ -546,7 +546,7 @@ def test_settings_are_not_rounded(finished: Path) -> None:
     result = read_json(finished / "result.json")
     result["manifest"]["settings"]["decay"] = 1e-05
     result["active_fraction"], result["open_by_task"] = 0.123456, [0.98765, 0.5]
-    line = records.record(Result.from_json(result))
+    line = records.results_line(Result.from_json(result))
     assert line["settings"]["decay"] == 1e-05
     assert (line["active_fraction"], line["open_by_task"]) == (0.1235, [0.9877, 0.5])
 
