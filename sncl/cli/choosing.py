@@ -1,4 +1,4 @@
-"""Which stream and which settings the options name; a person's own data are read for it."""
+"""Which stream and which settings the options name; the user's data are read for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Chosen(NamedTuple):
-    """The stream that options name, what is known of it where it is a person's own, and settings from `--set`."""
+    """The stream that options name, what is known of it where it is the user's, and settings from `--set`."""
 
     stream: str
     user_data: UserData | None
@@ -23,7 +23,7 @@ class Chosen(NamedTuple):
     notes: list[str]
 
     def tell(self, experiment: Experiment) -> None:
-        """Say how a person's own data were understood and what is done with them, by default or by choice."""
+        """Say how the user's data were understood and what is done with them, by default or by choice."""
         for note in self.notes:
             say(f"{self.stream}: {note}")
         if self.user_data is not None:
@@ -51,7 +51,7 @@ def choose_stream(
     classes: int | None = None,
     set_: list[str] | None = None,
 ) -> Chosen:
-    """Understand the options that name a stream; a person's own data are read."""
+    """Understand the options that name a stream; the user's data are read."""
     from sncl.cli.bars import reading_bar
     from sncl.streams.benchmarks import named
     from sncl.streams.user.data import ask, read

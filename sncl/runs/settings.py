@@ -29,7 +29,7 @@ def defaults_table() -> DefaultsTable:
 def defaults(stream: str, method: str, memory: int) -> Settings:
     """The settings that differ from the method's own for this stream; those of the nearest memory in the table.
 
-    A stream without a section, such as a person's own data, takes the section ``any``.
+    A stream without a section, such as the user's data, takes the section ``any``.
     """
     row = defaults_table().get(stream, defaults_table()["any"]).get("sgd" if method == "joint" else method, {})
     if not row or "any" in row:
