@@ -27,7 +27,7 @@ from sncl.cli.options import (
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.analysis.groups import Group
+    from sncl.analysis.groups import SeedGroup
 
 
 def analyze_perturbation(
@@ -130,8 +130,8 @@ class Presentation(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
-    table: Callable[[Sequence[Group]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[Group], Path], None]
+    table: Callable[[Sequence[SeedGroup]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[SeedGroup], Path], None]
     file: Path | None
     picture: Path | None
     as_json: bool
@@ -144,7 +144,7 @@ def analyze(
     show: Presentation,
     data: Path | None,
     device: str,
-) -> list[Group]:
+) -> list[SeedGroup]:
     """Analyse the runs, and show, write and draw what was found."""
     from sncl.cli.pictures import check_picture
     from sncl.training.checkpoint import write_json
@@ -178,9 +178,9 @@ def analyze(
 
 def of_every_run(
     folders: Sequence[Path], analysis: Callable[..., dict[str, Any]], data: Path | None, device: str
-) -> list[Group]:
+) -> list[SeedGroup]:
     """What an analysis says about each run, behind one progress bar each, by method and seed."""
-    from sncl.analysis.groups import group, record
+    from sncl.analysis.groups import analysed, by_seed
     from sncl.runs.loading import load_run
     from sncl.training.engine import exact_kernels, on_threads
 
@@ -194,6 +194,6 @@ def of_every_run(
 
             run = load_run(folder, data, device)
             with exact_kernels(), on_threads(run.experiment.threads):
-                found.append(record(run, analysis(run, progress=watch)))
-            group(found)  # refuses the same seed twice before more time is spent
-    return group(found)
+                found.append(analysed(run, analysis(run, progress=watch)))
+            by_seed(found)  # refuses the same seed twice before more time is spent
+    return by_seed(found)

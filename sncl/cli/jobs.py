@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from sncl.live.following import Followed
-from sncl.live.view import View, live
+from sncl.live.view import LiveView, live
 from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
@@ -43,7 +43,7 @@ def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, JobRepo
     heading, titles = run_titles([job.experiment for job in jobs])
     if len(jobs) > 1:
         heading = f"{len(jobs)} runs" + (f": {heading}" if heading else "")
-    view = View(heading, [Followed(title) for title in titles])
+    view = LiveView(heading, [Followed(title) for title in titles])
     with live(view, console):
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others

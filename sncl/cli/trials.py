@@ -12,11 +12,12 @@ from rich.console import Console
 from sncl.cli.jobs import RUNS_ON_A_GPU
 from sncl.errors import SnclError
 from sncl.live.following import Followed
-from sncl.live.view import Overall, View, live
+from sncl.live.view import LiveView, Overall, live
 from sncl.runs.build import check_memory, make_stream
 from sncl.training.engine import exact_kernels
 from sncl.training.parallel import cores, run_all, run_in_threads
-from sncl.tuning.search import Search, Trial
+from sncl.tuning.search import Search
+from sncl.tuning.trial import Trial
 
 if TYPE_CHECKING:
     from sncl.tuning.study import Standing
@@ -27,7 +28,7 @@ class Watched:
 
     def __init__(self, search: Search, trials: int, finished: int, at_once: int) -> None:
         heading = f"{search.method} on {search.stream}, trials on held-out data"
-        self.view = View(heading, [Followed("") for _ in range(at_once)])
+        self.view = LiveView(heading, [Followed("") for _ in range(at_once)])
         self.trials = trials
         self.best: float | None = None
         part = finished / trials
@@ -58,11 +59,11 @@ def tune(
     """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
     if find_spec("optuna") is None:
         raise SnclError("tuning needs optuna: pip install sncl[tune]")
-    from sncl.tuning.study import Job, Study, take_trials
+    from sncl.tuning.study import Study, StudyJob, take_trials
 
     usual = search.experiment({}, 0)
     check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial
-    job = Job(search, storage, out, trials, data)
+    job = StudyJob(search, storage, out, trials, data)
     study = Study(job)
     on_gpu = usual.device.startswith("cuda")
     at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))

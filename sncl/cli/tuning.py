@@ -31,7 +31,8 @@ from sncl.errors import SnclError
 
 if TYPE_CHECKING:
     from sncl.runs.experiment import Experiment
-    from sncl.tuning.search import Search, Trial
+    from sncl.tuning.search import Search
+    from sncl.tuning.trial import Trial
 
 SHOWN_TRIALS = 10  # of the best trials
 
@@ -115,7 +116,7 @@ def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tupl
 
 def show_trials(sought: Search, found: list[Trial], written: Path, as_json: bool) -> None:
     """Print the best trials as a table or all of them as JSON; an error if none was complete."""
-    from sncl.tuning.search import count, ranking
+    from sncl.tuning.trial import count_states, ranking
 
     best = ranking(found)
     if as_json:
@@ -135,7 +136,7 @@ def show_trials(sought: Search, found: list[Trial], written: Path, as_json: bool
         ]
         for trial in best[:SHOWN_TRIALS]
     ]
-    states = ", ".join(f"{number} {state}" for state, number in count(found).items())
+    states = ", ".join(f"{number} {state}" for state, number in count_states(found).items())
     print_table(headings, cells)
     err.print(f"trials: {states}")
     err.print(f"chosen settings: {written} (for sncl train --settings)")

@@ -19,7 +19,7 @@ from sncl.live.drawing import bar, duration, framed, one_line
 from sncl.live.following import Followed
 from sncl.live.panel import panel
 from sncl.live.table import runs_table
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 REFRESHES = 4  # in a second
 KEPT_RUNS = 12  # that stay in the table when they have ended; of more runs only those that run are shown
@@ -37,7 +37,7 @@ class Overall(NamedTuple):
     note: str = ""
 
 
-class View:
+class LiveView:
     """What is drawn: ``runs``, under a heading, and how far they are together."""
 
     def __init__(self, heading: str, runs: Sequence[Followed], clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,7 +97,7 @@ class View:
 
 
 @contextmanager
-def live(view: View, console: Console) -> Iterator[None]:
+def live(view: LiveView, console: Console) -> Iterator[None]:
     """Draw the view while the block runs, and once more at its end; nothing where there is no terminal."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield

@@ -13,8 +13,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS, entry
-from sncl.runs.settings import Settings, defaults
+from sncl.methods.table import METHODS, Settings, entry
+from sncl.runs.settings import defaults
 from sncl.runs.summary import READOUT_TITLES
 from sncl.streams.benchmarks import STREAMS
 
@@ -22,15 +22,14 @@ PAPER_SEEDS = 10
 USUAL_METHODS = ("er", "der", "derpp", "sncl")
 Values = dict[str, dict[str, dict[str, dict[str, dict[str, list[float]]]]]]
 
-OFF = {"alpha": "0", "gamma": "0", "eta": "0", "admission": "reservoir"}
-VBS, FER, LRS = ("eta",), ("alpha", "gamma"), ("admission",)
-NO_GATES = {"eta": "0", "cut": "0", "handover": "0"}  # the last two mean nothing then, and would tell equal runs apart
+NO_GATES = {"gates": "off"}
+OFF = {"alpha": "0", "gamma": "0", "admission": "reservoir"} | NO_GATES
+VBS, FER, LRS = ("gates",), ("alpha", "gamma"), ("admission",)
 
 
 def with_only(*parts: str) -> dict[str, str]:
     """The changes that leave these parts of SNCL as they are and switch the others off."""
-    changes = {name: neutral for name, neutral in OFF.items() if name not in parts}
-    return changes | NO_GATES if "eta" in changes else changes
+    return {name: neutral for name, neutral in OFF.items() if name not in parts}
 
 
 # The paper counts the labels of the memory (alpha) to FER. "+labels" and "+features", which it has not, take FER apart.

@@ -24,14 +24,15 @@ def check_report(path: Path) -> None:
 
 def write_report(folders: Iterable[Path], path: Path, note: Note) -> int:
     """Write the page of all finished runs in and below these folders; returns how many there are."""
-    from sncl.report.collect import group, read_runs
+    from sncl.report.collect import read_runs
+    from sncl.report.groups import group_runs
     from sncl.report.page import page
     from sncl.training.checkpoint import write_atomically
 
     check_report(path)
     runs = read_runs(folders, note)
     try:
-        text = page(group(runs), note)
+        text = page(group_runs(runs), note)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise SnclError(f"these runs hold something that cannot be shown ({type(error).__name__}: {error})") from error
     write_atomically(path, text.encode())

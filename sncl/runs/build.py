@@ -8,12 +8,14 @@ from pathlib import Path
 from torch import nn
 
 from sncl.errors import SnclError
-from sncl.methods.table import entry, make
+from sncl.methods.table import entry
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
-from sncl.runs.experiment import Experiment, completed
-from sncl.streams.benchmarks import build, build_user, named
-from sncl.streams.datasets.sources import Progress
+from sncl.runs.experiment import Experiment
+from sncl.runs.settings import make_mask, make_method
+from sncl.streams.benchmarks import named
+from sncl.streams.build import build, build_user
+from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import read
 from sncl.tensors.random import seeded
@@ -48,7 +50,7 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
             progress=progress,
         )
     else:
-        found = read(experiment.user_data.asked(), progress)
+        found = read(experiment.user_data.spec(), progress)
         if found.user_data.fingerprint != experiment.user_data.fingerprint:
             raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
         augment = str(experiment.settings.get("augment", "none"))
@@ -57,10 +59,10 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
 
 
 def make_learner(experiment: Experiment, stream: Stream) -> Learner:
-    settings = completed(experiment.method, experiment.settings)
+    settings = experiment.settings
     return Learner(
         make_network(experiment, stream),
-        make(experiment.method, {key: settings[key] for key in entry(experiment.method).settings}),
+        make_method(experiment.method, settings),
         memory=max(experiment.memory, 1),
         replay=int(settings["replay"]),
         lr=float(settings["lr"]),
@@ -70,6 +72,7 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         precision=experiment.precision,
         engine=experiment.engine,
         ema=float(settings["ema"]),
+        mask=make_mask(settings),
     )
 
 

@@ -13,8 +13,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sncl.methods.table import METHODS
-from sncl.runs.settings import TRAINING, Settings
+from sncl.methods.table import Settings
 from sncl.streams.user.data import UserData
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
@@ -66,17 +65,9 @@ def file_name(stream: str) -> str:
     return re.sub(r"[^\w.-]+", "-", stream)
 
 
-def completed(method: str, settings: Settings) -> Settings:
-    """Settings with those that an earlier version did not have: they came with a neutral value, which is what it ran
-    with."""
-    of_method = METHODS[method].settings if method in METHODS else {}
-    return {"ema": TRAINING["ema"]} | of_method | settings
-
-
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:
     """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
-    kept = {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
-    return kept | {"settings": completed(identity["method"], identity["settings"])}
+    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
 
 
 def decision(identity: dict[str, Any]) -> str:

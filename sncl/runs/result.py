@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sncl.errors import SnclError
-from sncl.runs.settings import Settings
+from sncl.methods.table import Settings
 from sncl.training.checkpoint import read_json
 
 RESULT = "result.json"

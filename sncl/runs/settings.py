@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.methods.table import Value, entry, make
+from sncl.methods.table import Settings, Value, entry, make
+from sncl.networks.gating.mask import Mask
 
-Settings = dict[str, Value]
+MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
+MASKED = ("kl", "natural")  # gates with a mask to choose
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
@@ -37,17 +40,43 @@ def defaults(stream: str, method: str, memory: int) -> Settings:
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
 
 
+def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Settings:
+    """All settings a run of the method has, with the values of its ``row`` in the table of defaults.
+
+    Which there are depends on ``given`` choices: another policy of the gates than the row's starts from its usual
+    values.
+    """
+    found = entry(method)
+    chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}
+    settings = found.settings_with(chosen)
+    if settings.get("gates") in MASKED:
+        settings |= MASK
+    if any(row.get(key, found.settings[key]) != value for key, value in chosen.items()):
+        row = {key: value for key, value in row.items() if key not in MASK and not found.choice_of(key)}
+    return settings | row | chosen
+
+
+def make_method(name: str, settings: Settings) -> Method:
+    """The method with those of a run's settings that are its own."""
+    return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
+
+
+def make_mask(settings: Settings) -> Mask:
+    """What is closed in evaluation; where there is nothing to choose, the paper's mask."""
+    return Mask(float(settings.get("threshold", 0.0)), float(settings.get("compensate", 0.0)))
+
+
 def resolve(
     stream: str, method: str, memory: int, usual: Settings, given: dict[str, str], tasks: int
 ) -> tuple[Settings, Method]:
     """All settings of a run, and the method made with them: what is ``given`` goes before what is shipped for the
     stream, that before the method's own, and that before the ``usual`` ones of training."""
-    found = entry(method)
-    known = usual | found.settings | defaults(stream, method, memory)
+    known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
-    return chosen, make(method, {key: chosen[key] for key in found.settings})
+    make_mask(chosen)  # refuses values it cannot take
+    return chosen, make_method(method, chosen)
 
 
 def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:

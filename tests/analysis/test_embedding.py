@@ -16,7 +16,9 @@ def test_representations_are_what_the_classifier_reads(gated: Trained) -> None:
     assert features.shape == (len(x), 100)
     with torch.no_grad():
         assert torch.allclose(learner.net.body.head(features), learner.logits(x), atol=1e-5)
-    assert torch.equal(features, representations(learner, x))  # taps do not add up
+    hooks = [len(module._forward_pre_hooks) for module in learner.net.modules()]
+    assert torch.equal(features, representations(learner, x))
+    assert hooks == [len(module._forward_pre_hooks) for module in learner.net.modules()]  # taps do not add up
 
 
 def test_drift_and_separation_by_hand() -> None:
@@ -54,7 +56,7 @@ def test_what_cannot_be_embedded(plain: Trained) -> None:
         tsne(plain, task=4)
     with pytest.raises(SnclError, match="all tasks at once"):
         tsne(replace(plain, stream=plain.stream.joint()), task=2)
-    with pytest.raises(SnclError, match="at least 5 rows"):
+    with pytest.raises(SnclError, match="at least 5 samples"):
         embed(torch.randn(3, 2), seed=0)
     with pytest.raises(SnclError, match="the same"):
         embed(torch.ones(30, 2), seed=0)

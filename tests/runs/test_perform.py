@@ -20,7 +20,9 @@ from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint, read_json, write_json
-from sncl.training.run import CHECKPOINT, Moment, run
+from sncl.training.events import Moment
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT, run
 
 DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 
@@ -124,18 +126,23 @@ def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
     }
 
 
-def test_open_neurons_are_those_of_the_stored_gates(tmp_path: Path) -> None:
-    closing = {"lr": "0.1", "eta": "0.1", "gate_lr": "5", "release": "0"}
-    result = perform(short(method="sncl", epochs=3, settings=closing), tmp_path)
-    found = weights(tmp_path)
-    gates = [name.removesuffix("mu") for name in found if name.endswith(".mu")]
-    assert len(gates) == 2
-    # a neuron is open while its variance is smaller than its squared mean
-    is_open = torch.cat([found[f"{gate}log_spread"].exp() < found[f"{gate}mu"].square() for gate in gates])
-    assert result.active_fraction == pytest.approx(float(is_open.double().mean()), abs=1e-6)
+def test_open_neurons_are_those_of_the_network_that_predicts(tmp_path: Path) -> None:
+    """With an average of the weights it has other gates than the network that trains."""
+    opening = {"gates": "natural", "start": "closed", "eta": "0.03", "ema": "0.95"}
+    result = perform(short(method="sncl", epochs=3, settings=opening), tmp_path)
+    stored, _ = read_checkpoint(tmp_path / CHECKPOINT)
+
+    def fraction(part: str) -> float:
+        layers = [value < 0 for name, value in stored.items() if name.startswith(part) and name.endswith(".log_lambda")]
+        assert len(layers) == 2
+        return float(torch.cat(layers).double().mean())
+
+    assert result.active_fraction == pytest.approx(fraction("ema/"), abs=1e-6) != fraction("network/")
     assert 0 < result.active_fraction < 1
-    assert result.open_by_task[-1] == result.active_fraction
-    assert len(result.open_by_task) == 2
+    assert len(result.open_by_task) == 2 and result.open_by_task[-1] == result.active_fraction
+    last = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()][-1]
+    is_open, neurons = (sum(each) for each in zip(*last["open_neurons"].values(), strict=True))
+    assert is_open / neurons == pytest.approx(result.active_fraction) == last["active_fraction"]
 
 
 def test_a_validation_split_leaves_the_test_set_alone(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import pytest
 from command_line import Sncl
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import gates
+from sncl.networks.gating.attach import gates
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.training import board as boards
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 pytest.importorskip("tensorboard")
 
@@ -84,7 +84,7 @@ def test_a_histogram_of_lambda_by_layer(tmp_path: Path, monkeypatch: pytest.Monk
 
     def noted(net: Any) -> Any:
         found = list(gates(net))
-        seen.append(float(found[0][1].log_lambda().detach().sum()))
+        seen.append(float(found[0][1].log_lambda.detach().sum()))
         return found
 
     monkeypatch.setattr(boards, "gates", noted)

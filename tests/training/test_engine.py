@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.memory.admission import LossAwareReservoir, Reservoir
 from sncl.memory.memory import Memory
-from sncl.methods.table import METHODS, make
+from sncl.methods.table import METHODS, Settings, make
+from sncl.networks.gating.mask import Mask
 from sncl.networks.norm import PassNorm
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
@@ -28,8 +30,12 @@ pytestmark = [  # what torch's compiler has to say about itself
 ]
 VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 STATIC = [name for name in METHODS if make(name).capturable]
-GATED = {"parameterisation": "lambda", "natural": 0.02, "eta": 0.01}
-VARIANTS = {"sncl with handover": GATED | {"handover": 0.1, "cut": -3.0}, "sncl with a reserve": {"reserve": 0.3}}
+VARIANTS: dict[str, tuple[Settings, Mask]] = {
+    "sncl natural": ({"gates": "natural", "eta": 0.01}, Mask()),
+    "sncl compensated": ({"gates": "natural", "eta": 0.01}, Mask(threshold=-3.0, compensate=0.1)),
+    "sncl target": ({"gates": "target"}, Mask()),
+    "sncl off": ({"gates": "off"}, Mask()),
+}
 SUBJECTS = [*STATIC, *VARIANTS]
 ROWS = 8
 
@@ -52,10 +58,10 @@ def images(count: int) -> list[tuple[Tensor, Tensor]]:
 def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: str) -> Learner:
     with seeded(seed, "network"):
         net = ResNet18(4, 3, 8)
-    method = make("sncl", VARIANTS[name]) if name in VARIANTS else name
-    return Learner(
-        net, method, memory=20, replay=ROWS, lr=0.01, transform=VIEW, seed=seed, device=device, engine=engine, **options
-    )  # type: ignore[arg-type]
+    settings, mask = VARIANTS.get(name, ({}, Mask()))
+    method = make("sncl" if name in VARIANTS else name, settings)
+    usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": VIEW, "mask": mask}
+    return Learner(net, method, **usual, seed=seed, device=device, engine=engine, **options)
 
 
 def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, stop: int | None = None) -> None:

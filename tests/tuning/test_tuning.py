@@ -19,12 +19,17 @@ from sncl.cli import trials
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.runs.plan import plan
-from sncl.streams import benchmarks
+from sncl.runs.result import Result
+from sncl.streams import build
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.parallel import run_in_threads
 from sncl.tuning import study
-from sncl.tuning.search import Choices, Range, Search, parse_where, plan_search, rounded, settings_file
-from sncl.tuning.study import Job, LatestMedianPruner, Standing, Study, distribution
+from sncl.tuning.files import settings_file
+from sncl.tuning.sampling import LatestMedianPruner, distribution
+from sncl.tuning.search import Search, plan_search
+from sncl.tuning.space import Choices, Range, parse_values, two_digits
+from sncl.tuning.study import Standing, Study, StudyJob
+from sncl.tuning.trial import Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["tune", "--stream", "seq-digits", "--method", "derpp", "--memory", "30", "--tasks", "1", "--epochs", "1"]
@@ -91,26 +96,26 @@ def test_every_method_can_be_searched_around_its_defaults_wherever_it_applies() 
 
 def test_a_part_that_is_off_is_not_searched_unless_asked_for() -> None:
     assert set(plan_search("seq-cifar10", "sncl", device="cpu").space) == {"lr", "alpha", "beta", "gamma", "ema"}
-    assert "release" not in short(method="sncl", fixed={"eta": "0"}).space
-    asked = plan_search("seq-cifar10", "sncl", device="cpu", searched={"eta": "0,0.001"})
-    assert asked.space["eta"] == Choices((0.0, 0.001)) and "release" not in asked.space
+    assert not {"eta", "anneal"} & set(short(method="sncl", fixed={"gates": "off"}).space)
+    asked = plan_search("seq-cifar10", "sncl", device="cpu", fixed={"gates": "kl"}, searched={"eta": "0,0.0001"})
+    assert asked.space["eta"] == Choices((0.0, 0.0001)) and "anneal" not in asked.space
 
 
 def test_the_space_is_replaced_extended_and_fixed() -> None:
     assert list(short(method="er").space) == ["lr"]
-    assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "eta", "release", "ema"}
+    assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "eta", "anneal", "ema"}
     searched = {"lr": "0.05..0.123", "replay": "8..64:log", "admission": "reservoir"}
     space = short(method="sncl", fixed={"beta": "2"}, searched=searched).space
     assert "beta" not in space
     assert space["lr"] == Range(0.05, 0.12)  # two digits
     assert space["replay"] == Range(8, 64, True) and isinstance(space["replay"].low, int)
     assert space["admission"] == Choices(("reservoir", "loss-aware"))  # the default is among them
-    assert parse_where("lr", str(space["lr"]), {"lr": 0.1}) == space["lr"]
+    assert parse_values("lr", str(space["lr"]), {"lr": 0.1}) == space["lr"]
     assert short(searched={"lr": "0.2..0.3"}).space["lr"] == Range(0.1, 0.3)
 
 
 def test_numbers_have_two_significant_digits() -> None:
-    assert [rounded(value) for value in (0.12345, 1e-5 * 1.26, 7, 96.4)] == [0.12, 1.3e-05, 7, 96.0]
+    assert [two_digits(value) for value in (0.12345, 1e-5 * 1.26, 7, 96.4)] == [0.12, 1.3e-05, 7, 96.0]
 
 
 @pytest.mark.parametrize(
@@ -143,9 +148,9 @@ def test_numbers_have_two_significant_digits() -> None:
         (["--search", "lr=-1,1"], "lr is a positive number"),
         (["--search", "batch_size=0..8"], "batch_size is a positive number"),
         (["--search", "replay=1.5,2"], "takes a value like"),
-        (["--search", "split=5x2"], "--set"),
+        (["--search", "split=5x2"], "--split 5x2"),
         (["--method", "sncl", "--search", "admission=a..b"], "no range"),
-        (["--method", "sncl", "--search", "noise=nothing"], "noise is one of"),
+        (["--method", "sncl", "--search", "gates=nothing"], "is one of off, kl"),
         (["--set", "lr=1", "--search", "lr=1,2"], "give one of them"),
         (["--method", "er", "--set", "lr=1"], "leave something to search"),
         (["--out", "settings.txt"], "--out is a .toml file"),
@@ -239,7 +244,7 @@ def test_settings_that_do_not_fit_are_one_line(sncl: Sncl, tmp_path: Path) -> No
 
 def test_what_is_written_is_toml_whatever_is_in_it() -> None:
     search = short(method="sncl", fixed={"features": 'a"\n\x7f\\µ,#'})
-    trial = study.Trial(0, "complete", search.default(), [50.0], 1.0, None, True)
+    trial = Trial(0, "complete", search.default(), [50.0], 1.0, None, True)
     row = tomllib.loads(settings_file(search, [trial], 3, trial))["seq-digits"]["sncl"]["30"]
     assert row == search.row(search.default())
     without_memory = short(method="sgd")
@@ -248,20 +253,20 @@ def test_what_is_written_is_toml_whatever_is_in_it() -> None:
 
 
 def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[dict[str, Any]] = []
-    load, perform = benchmarks.load, study.perform
+    results: list[Result] = []
+    load, perform = build.load, study.perform
 
     def poisoned(*arguments: Any) -> Any:
         source = load(*arguments)
         return replace(source, test_x=source.test_x[:0], test_y=source.test_y[:0])  # to be tested on: an error
 
-    def noted(*arguments: Any) -> dict[str, Any]:
+    def noted(*arguments: Any) -> Result:
         results.append(perform(*arguments))
         return results[-1]
 
     monkeypatch.setattr(study, "perform", noted)
     usual = sncl(*SHORT, "--trials", "2", "--json").json()["trials"]
-    monkeypatch.setattr(benchmarks, "load", poisoned)
+    monkeypatch.setattr(build, "load", poisoned)
     without = sncl(*SHORT, "--trials", "2", "--storage", "other.journal", "--json").json()["trials"]
     assert [trial["scores"] for trial in without] == [trial["scores"] for trial in usual]
     assert [result.scored_on for result in results] == ["validation"] * 4
@@ -286,7 +291,7 @@ def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_study_of_something_else_is_refused(
     sncl: Sncl, tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Study(Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 1))
+    Study(StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 1))
     if options == ["protocol"]:
         monkeypatch.setattr("sncl.tuning.search.PROTOCOL", "1999")
     done = sncl(*SHORT, *(options if options != ["protocol"] else []))
@@ -300,7 +305,7 @@ def test_a_trial_that_diverges_does_not_end_the_study(sncl: Sncl, tmp_path: Path
     broken = [trial for trial in found if trial["params"]["lr"] > 1]
     assert broken
     for trial in broken:
-        assert trial["state"] == "pruned" and "use a smaller lr" in trial["reason"] and trial["score"] is None
+        assert trial["state"] == "pruned" and "use a smaller `lr`" in trial["reason"] and trial["score"] is None
     assert tomllib.loads((tmp_path / "study.toml").read_text())["seq-digits"]["derpp"]["30"]["lr"] == 0.1
 
 
@@ -342,7 +347,7 @@ def test_a_trial_is_pruned_in_its_first_seed_and_the_defaults_never(tmp_path: Pa
 
     monkeypatch.setattr(study, "perform", noted)
     monkeypatch.setattr(LatestMedianPruner, "prune", lambda self, study, trial: trial.last_step == 0)
-    made = Study(Job(short(seeds=2, tasks=2), tmp_path / "study.journal", tmp_path / "study.toml", 2))
+    made = Study(StudyJob(short(seeds=2, tasks=2), tmp_path / "study.journal", tmp_path / "study.toml", 2))
     made.work(lambda standing: None)
     assert [trial.state for trial in made.trials()] == ["complete", "pruned"]
     assert made.trials()[1].reason == "below the median of the other trials after task 1"
@@ -376,7 +381,7 @@ def test_a_study_goes_on_after_sigkill(sncl: Sncl, tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "stuck\n", process.communicate()
-        beside = Study(Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 3))
+        beside = Study(StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 3))
         assert beside.take() is None  # it still works on the third, which is the last that is wanted here
         assert (tmp_path / "study.journal.running" / "trial-2" / "seed-0").is_dir()
     finally:
@@ -394,7 +399,7 @@ def test_a_study_goes_on_after_sigkill(sncl: Sncl, tmp_path: Path) -> None:
 
 
 def test_defaults_that_were_killed_are_still_the_defaults_and_not_tried_for_ever(tmp_path: Path) -> None:
-    job = Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 3)
+    job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 3)
     for _ in range(study.ATTEMPTS):
         killed = Study(job)
         trial = killed.take()
@@ -408,7 +413,7 @@ def test_defaults_that_were_killed_are_still_the_defaults_and_not_tried_for_ever
 def test_two_processes_share_a_study(tmp_path: Path) -> None:
     process = start(tmp_path, "none", *SHORT, "--trials", "16")
     try:
-        job = Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 16)
+        job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 16)
         standings: list[Standing] = []
         while not (tmp_path / "study.toml").exists():  # the other one has begun
             assert process.poll() is None, process.communicate()
@@ -431,7 +436,7 @@ def test_two_processes_share_a_study(tmp_path: Path) -> None:
 
 def test_threads_share_a_study(tmp_path: Path) -> None:
     """As on a GPU."""
-    job = Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 6)
+    job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 6)
     run_in_threads(study.take_trials, [job] * 3, 3)
     assert [trial.state for trial in Study(job).close()] == ["complete"] * 6
 
@@ -452,5 +457,5 @@ def test_workers_are_processes_and_one_that_is_killed_is_replaced_by_the_other(t
     finally:
         process.kill()
     assert killed and process.returncode == 0, err
-    trials = Study(Job(short(), tmp_path / "study.journal", tmp_path / "study.toml", 40)).trials()
+    trials = Study(StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 40)).trials()
     assert sum(trial.state in ("complete", "pruned") for trial in trials) == 40
