@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from sncl.runs.experiment import Experiment
     from sncl.streams.user.data import UserData
 
+RENAMED = {
+    "average": "ema",
+    "release": "anneal",
+    "reserve": "sparsity (with gates=target)",
+    "handover": "compensate",
+    "cut": "threshold",
+}
+
 
 class Chosen(NamedTuple):
     """The stream that options name, what is known of it where it is the user's, and settings from `--set`."""
@@ -57,7 +65,7 @@ def choose_stream(
     from sncl.streams.user.data import read
     from sncl.streams.user.spec import parse_spec
 
-    settings = pairs(set_, "--set")
+    settings = in_new_words(pairs(set_, "--set"))
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
     notes: list[str] = []
@@ -78,13 +86,31 @@ def choose_stream(
     return Chosen(stream, user_data, settings if split is None else settings | {"split": split}, notes)
 
 
+def in_new_words(settings: dict[str, str]) -> dict[str, str]:
+    """Settings with the spelling of before 0.2 for "no gates" replaced, with a notice; other old names are errors."""
+    for old, new in RENAMED.items():
+        if old in settings:
+            raise SnclError(f"the setting {old} is called {new} since sncl 0.2")
+    try:
+        no_gates = float(settings.get("eta", "1")) == 0
+    except ValueError:
+        no_gates = False
+    if no_gates:
+        err.print("note: --set eta=0 is --set gates=off since sncl 0.2, and will be an error in the next version")
+        settings = {key: value for key, value in settings.items() if key != "eta"} | {"gates": "off"}
+    return settings
+
+
 def from_file(file: Path, chosen: Chosen, method: str, memory: int | None) -> dict[str, str]:
     """The settings in a file, checked by themselves, so that an error says where it comes from."""
+    from sncl.methods.table import entry
     from sncl.runs.plan import plan
     from sncl.runs.settings import parse, read_settings
 
     usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data)
     settings = read_settings(file, chosen.stream, method, usual.memory)
+    choices = {key: settings[key] for key in entry(method).choices if key in settings}
+    usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data, settings=choices)
     for key, text in settings.items():
         parse(key, text, usual.settings, f"{file}:")
     return settings

@@ -58,7 +58,5 @@ def setting_names() -> frozenset[str]:
     from sncl.methods.table import METHODS
     from sncl.runs.settings import MASK, TRAINING
 
-    found = {*TRAINING, *MASK, "width", "split", "augment"}
-    for entry in METHODS.values():
-        found.update(entry.settings, *(settings for values in entry.choices.values() for settings in values.values()))
-    return frozenset(found)
+    of_methods = {name for entry in METHODS.values() for name in entry.all_names()}
+    return frozenset(of_methods | TRAINING.keys() | MASK.keys() | {"width", "split", "augment"})

@@ -14,9 +14,9 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.paper.tables import Cell
-from sncl.runs.experiment import EXPERIMENT, Experiment, decision
+from sncl.runs.experiment import EXPERIMENT, Experiment, decision, read_described
 from sncl.runs.result import RESULT, Result, read_result
-from sncl.training.checkpoint import read_json, write_atomically
+from sncl.training.checkpoint import write_atomically
 
 Record = dict[str, Any]
 Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
@@ -75,7 +75,7 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
         if not (path.parent / RESULT).exists():
             continue
         try:
-            experiment, found = read_json(path), results_line(read_result(path.parent / RESULT))
+            experiment, found = read_described(path.parent), results_line(read_result(path.parent / RESULT))
             if any(found[key] != experiment[key] for key in RUN_NAMES):
                 continue
         except (SnclError, KeyError, TypeError):

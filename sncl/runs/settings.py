@@ -16,6 +16,7 @@ from sncl.networks.gating.mask import Mask
 
 MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
 MASKED = ("kl", "natural")  # gates with a mask to choose
+MASK_OF = " or ".join(f"gates={gates}" for gates in MASKED)
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
@@ -74,6 +75,10 @@ def resolve(
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
+    for key in given:
+        owner = MASK_OF if key in MASK else entry(method).choice_of(key)
+        if key not in known and owner and "gates" in known:
+            raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; set `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
     make_mask(chosen)  # refuses values it cannot take
     return chosen, make_method(method, chosen)
