@@ -21,7 +21,7 @@ from sncl.paper import tables as paper
 from sncl.paper.comparison import Command, markdown
 from sncl.paper.tables import cells
 from sncl.runs import job as runs_job
-from sncl.runs.experiment import Experiment, decision
+from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, work
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
@@ -352,14 +352,6 @@ def test_a_line_made_with_other_settings_is_dropped(
     assert sncl(*ONE, "--results", "results").code == 0
     (new,) = records.read_lines(path)
     assert (old["settings"]["lr"], new["settings"]["lr"], len(made)) == (0.1, 0.07, 2)
-
-
-def test_a_setting_that_came_later_is_neutral_in_what_was_there_before() -> None:
-    now = plan("perm-mnist", "sncl", memory=200, device="cpu").identity()
-    before = {key: value for key, value in now["settings"].items() if key not in ("reserve", "ema")}
-    assert now["settings"]["reserve"] == 0 != now["settings"]["ema"]
-    assert decision(now | {"settings": before}) == decision(now | {"settings": now["settings"] | {"ema": 0.0}})
-    assert decision(now) != decision(now | {"settings": now["settings"] | {"reserve": 0.3}})
 
 
 def test_settings_are_not_rounded(finished: Path) -> None:
