@@ -164,3 +164,25 @@ def draw_calibration(groups: Sequence[SeedGroup], path: Path) -> None:
         for each in (panel, counts):
             each.set_xlim(0, 1)
             each.grid(alpha=0.25, linewidth=0.5)
+
+
+def draw_sparsity(groups: Sequence[SeedGroup], path: Path) -> None:
+    """What a threshold closes, and what that costs: open neurons by threshold, accuracy by open neurons."""
+    readout = next(iter(groups[0].summary["unmasked"]))
+    with panels(path, 1, 2, COLUMN, 1.7) as axes:
+        closing, cost = axes[0]
+        for number, group in enumerate(groups):
+            points = group.summary["thresholds"]
+            thresholds = [point["threshold"]["mean"] for point in points]
+            fractions = [point["open"] for point in points]
+            curve(closing, thresholds, fractions, group.title, number)
+            curve(cost, [each["mean"] for each in fractions], [point[readout] for point in points], group.title, number)
+            dense = group.summary["unmasked"][readout]["mean"]
+            cost.axhline(dense, color=f"C{number % 10}", linewidth=0.7, linestyle=":")
+        closing.set_xlabel("threshold on log λ")
+        closing.set_ylabel("open neurons, %")
+        cost.set_xlabel("open neurons, %")
+        cost.set_ylabel(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
+        cost.legend()
+        for panel in (closing, cost):
+            panel.grid(alpha=0.25, linewidth=0.5)

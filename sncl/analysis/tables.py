@@ -72,6 +72,21 @@ def calibration_table(groups: Sequence[SeedGroup]) -> Cells:
     return headings, cells
 
 
+def sparsity_table(groups: Sequence[SeedGroup]) -> Cells:
+    readouts = list(groups[0].summary["unmasked"])
+    titles = [f"{READOUT_TITLES[readout.partition('/')[2]]}, %" for readout in readouts]
+    headings = ["method", "seeds", "threshold", "open neurons, %", *titles]
+    cells = []
+    for each in groups:
+        seeds = len(each.runs)
+        dense = [show_measure(each.summary["unmasked"].get(readout), seeds) for readout in readouts]
+        cells.append([each.title, str(seeds), "no mask", "100", *dense])
+        for point in each.summary["thresholds"]:
+            values = [show_measure(point.get(key), seeds) for key in ("open", *readouts)]
+            cells.append([each.title, str(seeds), f"{point['threshold']['mean']:g}", *values])
+    return headings, cells
+
+
 def sample_count(group: SeedGroup, key: str) -> str:
     counts: list[Any] = sorted({run[key] for run in group.runs})
     return " to ".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])

@@ -126,6 +126,32 @@ def analyze_calibration(
     analyze(calibration, options, runs, show, data, device)
 
 
+def analyze_sparsity(
+    runs: RunsArgument,
+    thresholds: Annotated[
+        str | None, typer.Option(help="Log lambda from which on neurons are closed: numbers up to 0, with commas")
+    ] = None,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Open neurons and accuracy of runs of SNCL under many thresholds: sparsity is a choice of evaluation."""
+    from sncl.analysis.pictures import draw_sparsity
+    from sncl.analysis.sparsity import THRESHOLDS, sparsity
+    from sncl.analysis.tables import sparsity_table
+
+    try:
+        chosen = THRESHOLDS if thresholds is None else tuple(sorted({float(part) for part in thresholds.split(",")}))
+    except ValueError as error:
+        raise SnclError(f"--thresholds takes numbers with commas between them, not {thresholds!r}") from error
+    show = Shown("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
+    analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
+
+
 class Shown(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 

@@ -97,8 +97,8 @@ def test_every_method_can_be_searched_around_its_defaults_wherever_it_applies() 
 def test_a_part_that_is_off_is_not_searched_unless_asked_for() -> None:
     assert set(plan_search("seq-cifar10", "sncl", device="cpu").space) == {"lr", "alpha", "beta", "gamma", "ema"}
     assert not {"eta", "anneal"} & set(short(method="sncl", fixed={"gates": "off"}).space)
-    asked = plan_search("seq-cifar10", "sncl", device="cpu", fixed={"gates": "kl"}, searched={"eta": "0,0.0001"})
-    assert asked.space["eta"] == Choices((0.0, 0.0001)) and "anneal" not in asked.space
+    asked = plan_search("seq-cifar10", "sncl", device="cpu", fixed={"gates": "kl"}, searched={"eta": "0.001,0.0001"})
+    assert asked.space["eta"] == Choices((0.001, 0.0001)) and "anneal" not in asked.space
 
 
 def test_the_space_is_replaced_extended_and_fixed() -> None:
