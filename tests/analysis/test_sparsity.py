@@ -80,9 +80,6 @@ def test_the_command(sncl: Sncl, runs: Path, tmp_path: Path) -> None:
     found = sncl(*command, "--json").json()
     assert found == json.loads((tmp_path / "found.json").read_text())
     assert [point["threshold"]["mean"] for point in found["groups"][0]["summary"]["thresholds"]] == [-4, 0]
-    for options, words in {
-        ("--thresholds", "a"): "numbers with commas",
-        ("--thresholds", "2"): "from -10 to 0",
-    }.items():
-        failed = sncl("analyze", "sparsity", runs / "sncl-0", *options)
+    for value, words in {"a": "numbers with commas", "2": "from -10 to 0"}.items():
+        failed = sncl("analyze", "sparsity", runs / "sncl-0", "--thresholds", value)
         assert failed.code == 2 and words in failed.err and failed.err.count("\n") == 1
