@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sncl.memory.memory import Memory
     from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
-    from sncl.streams.benchmarks import build as stream
+    from sncl.streams.build import build as stream
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
 
@@ -47,7 +47,7 @@ _PUBLIC = {
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
-    "stream": ("sncl.streams.benchmarks", "build"),
+    "stream": ("sncl.streams.build", "build"),
 }
 
 

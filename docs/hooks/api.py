@@ -62,7 +62,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "What is learned, in which order, and what a network gets to see of it. `sncl.stream` makes one from a name "
         "([those there are](benchmarks.md)) or from [your own data](../docs/user_data.md).",
         {
-            "sncl.streams.benchmarks": ("build",),
+            "sncl.streams.build": ("build",),
             "sncl.streams.stream": ("Stream", "Phase"),
             "sncl.streams.transforms": ("Transform", "Identity", "Unit", "CropFlip"),
             "sncl.streams.standardisation": ("RunningScale",),

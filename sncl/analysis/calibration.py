@@ -16,7 +16,7 @@ from torch import Tensor
 from sncl.analysis.samples import samples_of_tests
 from sncl.networks.gating.attach import gates, sampling
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.tensors.random import Randomness
 from sncl.training.learner import Learner
 

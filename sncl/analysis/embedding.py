@@ -19,7 +19,7 @@ from sncl.errors import SnclError
 from sncl.methods.icarl import last_features
 from sncl.networks.last import tap_last
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.streams.transforms import eval_input
 from sncl.training.learner import Learner
@@ -32,8 +32,11 @@ def representations(learner: Learner, x: Tensor) -> Tensor:
     """What the classifier reads of each sample, in evaluation. [samples, features]"""
     seen = partial(eval_input, learner.transform)
     tapped = tap_last(learner.net.body, seen(x[:2]))
-    with torch.no_grad():
-        return last_features(tapped, x, seen).flatten(1).cpu()
+    try:
+        with torch.no_grad():
+            return last_features(tapped, x, seen).flatten(1).cpu()
+    finally:
+        tapped.remove()
 
 
 def embed(features: Tensor, seed: int) -> list[list[float]]:

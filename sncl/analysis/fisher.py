@@ -27,7 +27,7 @@ from sncl.methods.gradients import per_sample_gradients, trained
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.tensors.random import generator
 
 NUMBERS_AT_ONCE = 2**25  # in gradients of single samples: 128 MB

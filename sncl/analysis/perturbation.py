@@ -24,7 +24,7 @@ from sncl.methods.terms import label_losses
 from sncl.networks.gating.attach import gates
 from sncl.runs.loading import Trained
 from sncl.runs.summary import spread
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 

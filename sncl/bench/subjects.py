@@ -10,7 +10,8 @@ from torch import Tensor
 from sncl.memory.memory import Memory
 from sncl.runs.build import make_learner, make_stream
 from sncl.runs.experiment import Experiment
-from sncl.streams.benchmarks import STREAMS, arrange
+from sncl.streams.arrange import arrange
+from sncl.streams.benchmarks import STREAMS
 from sncl.streams.datasets.sources import Source
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from sncl.runs.build import make_network
 from sncl.runs.experiment import Experiment
 from sncl.streams.stream import Stream
-from sncl.training.engine import computed_in
+from sncl.training.step import computed_in
 
 LARGE_BATCH = 2048  # samples at which a GPU is as fast as it gets
 

@@ -54,16 +54,17 @@ def choose(
     """Understand the options that name a stream; a person's own data are read."""
     from sncl.cli.bars import reading_bar
     from sncl.streams.benchmarks import named
-    from sncl.streams.user.data import ask, read
+    from sncl.streams.user.data import read
+    from sncl.streams.user.spec import parse_spec
 
     settings = pairs(set_, "--set")
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
     notes: list[str] = []
-    asked, user_data = ask(stream, cut, target, domain, size), None
-    if asked is not None:
+    spec, user_data = parse_spec(stream, cut, target, domain, size), None
+    if spec is not None:
         with reading_bar(err) as progress:
-            _, user_data, notes = read(asked, progress)
+            _, user_data, notes = read(spec, progress)
         stream = user_data.name
     if classes is not None:
         if user_data is None:

@@ -23,7 +23,7 @@ def list_names(as_json: JsonOption = False) -> None:
     """The methods and streams there are, and where each method applies."""
     from sncl.methods.table import METHODS
     from sncl.streams.benchmarks import STREAMS
-    from sncl.streams.user.data import FORMS
+    from sncl.streams.user.spec import FORMS
 
     if as_json:
         print_json({"methods": list(METHODS), "streams": list(STREAMS), "own": list(FORMS)})

@@ -28,12 +28,12 @@ def export_command(
 
     From images as they are stored to logits; compared on the test data, and measured, before it is written.
     """
-    from sncl.export import account_file, choose, export
-    from sncl.export.measures import shown
+    from sncl.export import account_file, account_table, choose_format, export
     from sncl.runs.loading import load_run
 
-    asked = [name for name, wanted in (("onnx", onnx), ("torch", torch_program)) if wanted]
-    form = choose(asked, file)
+    if onnx and torch_program:
+        raise SnclError("give either --onnx or --torch, not both")
+    form = choose_format("onnx" if onnx else "torch" if torch_program else None, file)
     written = file or run / f"model{form.suffix}"
     if not force and (there := next((each for each in (written, account_file(written)) if each.exists()), None)):
         raise SnclError(f"{there} is there already; --force replaces it, --out names another file")
@@ -48,7 +48,7 @@ def export_command(
     if as_json:
         print_json(found)
         return
-    print_table(*shown(found, written.name))
+    print_table(*account_table(found, written.name))
     out.print()
     out.print(found["summary"], soft_wrap=True)
     out.print(

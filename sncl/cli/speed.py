@@ -27,7 +27,7 @@ def bench_command(
 ) -> None:
     """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
     from sncl.bench.suite import bench, to_json
-    from sncl.training.learner import choose_device
+    from sncl.training.engine import choose_device
 
     place = str(choose_device(device))
     if stream is None and any(each is not None for each in (cut, target, domain, size)):

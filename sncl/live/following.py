@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-from sncl.training.run import Evaluation, Moment
+from sncl.training.events import Evaluation, Moment
 
 SMOOTHING = 0.9  # of a loss, from one line of the log to the next
 RECENT_SECONDS = 10.0  # that the speed is an average over

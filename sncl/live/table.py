@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sncl.live.drawing import bar, duration, shade, spark, speed
 from sncl.live.following import Followed
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 MARKS = {
     "waiting": ("·", "bright_black"),

@@ -19,7 +19,7 @@ from sncl.live.drawing import bar, duration, framed, one_line
 from sncl.live.following import Followed
 from sncl.live.panel import panel
 from sncl.live.table import runs_table
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 REFRESHES = 4  # in a second
 KEPT_RUNS = 12  # that stay in the table when they have ended; of more runs only those that run are shown

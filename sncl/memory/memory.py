@@ -91,13 +91,13 @@ class Memory:
         self.count = self.count._replace(in_task=0, base=len(self))
 
     def replace(self, content: Fields) -> None:
-        """Hold exactly these rows from now on."""
+        """Hold exactly these samples from now on; the task they were chosen at has ended."""
         if rows(content) > self.capacity:
             raise SnclError(f"{rows(content)} rows do not fit into a memory of {self.capacity}")
         self._allocate(content)
         for name, value in content.items():
             self._rows[name][: len(value)] = value
-        self.count = self.count._replace(base=rows(content))
+        self.count = self.count._replace(in_task=0, base=rows(content))
 
     def reshape(self, fields: Fields) -> None:
         """Keep these fields [capacity, ...] in another shape from now on."""

@@ -59,7 +59,10 @@ class HAL(Method):
             raise SnclError(f"finetune_rows is at least 1, not {finetune_rows}")
         self.strength, self.decay, self.feature_weight = strength, decay, feature_weight
         self.anchor_steps, self.finetune_rows = anchor_steps, finetune_rows
-        self.lr = 0.0
+        self.lr = 0.0  # told by bind
+
+    def bind(self, lr: float) -> None:
+        self.lr = lr
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         if not isinstance(example, Tensor) or not example.is_floating_point():
@@ -73,10 +76,6 @@ class HAL(Method):
         self.register_buffer("anchors", example.new_zeros(classes, *example.shape[1:]))
         self.register_buffer("used", logits.new_zeros(classes))
         return tapped
-
-    def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
-        self.lr = lr
-        return super().parameter_groups(net, lr)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         x, y = joined(now, past)

@@ -83,6 +83,9 @@ class Method(nn.Module, ABC):
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         """One training step's losses, and what is to be remembered of it."""
 
+    def bind(self, lr: float) -> None:
+        """Be told the learner's step size, once and before :meth:`prepare`; for methods whose equations contain it."""
+
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         """Get the network ready before the first step, for example by attaching gates."""
         return Tapped(net)

@@ -41,10 +41,13 @@ class SI(Method):
         super().__init__()
         self.strength = strength
         self.damping = damping
-        self.lr = 0.0  # told by parameter_groups
+        self.lr = 0.0  # told by bind
         self.importance: Tensor  # Omega [parameters]
         self.path: Tensor  # omega [parameters]
         self.start: Tensor  # theta* [parameters]
+
+    def bind(self, lr: float) -> None:
+        self.lr = lr
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         tapped = Tapped(net)
@@ -53,10 +56,6 @@ class SI(Method):
         self.register_buffer("path", torch.zeros_like(weights))
         self.register_buffer("start", weights.clone())
         return tapped
-
-    def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
-        self.lr = lr
-        return super().parameter_groups(net, lr)
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         away = weight_vector(net) - self.start

@@ -34,7 +34,10 @@ class _Output:
 
 
 def tap_last(net: nn.Module, example: Any) -> Tapped:
-    """The network with its last features, the input of the ``nn.Linear`` that yields the logits, read as ``LAST``."""
+    """The network with its last features, the input of the ``nn.Linear`` that yields the logits, read as ``LAST``.
+
+    The network carries the tap until :meth:`Tapped.remove` takes it off.
+    """
     outputs = {module: _Output() for module in net.modules() if isinstance(module, nn.Linear)}
     handles = [module.register_forward_hook(output) for module, output in outputs.items()]
     with evaluating(net), torch.no_grad():
@@ -47,5 +50,5 @@ def tap_last(net: nn.Module, example: Any) -> Tapped:
     if not last:
         raise SnclError("features are what the last layer reads: the network must end with an nn.Linear, untouched")
     tapped = Tapped(net)
-    last[0].register_forward_pre_hook(_Input(tapped))
+    tapped.handles.append(last[0].register_forward_pre_hook(_Input(tapped)))
     return tapped

@@ -12,7 +12,7 @@ from sncl.report.log import LogLine, read_log
 from sncl.runs.experiment import EXPERIMENT, decision
 from sncl.runs.result import RESULT, Result, read_result
 from sncl.training.checkpoint import read_json
-from sncl.training.run import LOG
+from sncl.training.log import LOG
 
 Note = Callable[[str], None]
 

@@ -13,8 +13,9 @@ from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.runs.experiment import Experiment
 from sncl.runs.settings import make_mask, make_method
-from sncl.streams.benchmarks import build, build_user, named
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.benchmarks import named
+from sncl.streams.build import build, build_user
+from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import read
 from sncl.tensors.random import seeded
@@ -49,7 +50,7 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
             progress=progress,
         )
     else:
-        found = read(experiment.user_data.asked(), progress)
+        found = read(experiment.user_data.spec(), progress)
         if found.user_data.fingerprint != experiment.user_data.fingerprint:
             raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
         augment = str(experiment.settings.get("augment", "none"))

@@ -9,7 +9,8 @@ from pathlib import Path
 from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.result import Result
-from sncl.training.run import CHECKPOINT_SECONDS, Moment, sparingly
+from sncl.training.events import Moment, sparingly
+from sncl.training.run import CHECKPOINT_SECONDS
 
 Report = Callable[[Moment | None], None]  # None: the job has ended
 

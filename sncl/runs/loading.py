@@ -14,7 +14,8 @@ from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import read_checkpoint, read_json
-from sncl.training.learner import Learner, choose_device
+from sncl.training.engine import choose_device
+from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
 

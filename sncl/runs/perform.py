@@ -17,21 +17,14 @@ from sncl.evaluation.metrics import average, backward_transfer, forgetting, forw
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment
 from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import read_checkpoint, read_json, write_json
 from sncl.training.engine import exact_kernels, on_threads
+from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, open_fraction
+from sncl.training.events import Watch
 from sncl.training.learner import Learner
-from sncl.training.run import (
-    CHECKPOINT,
-    CHECKPOINT_SECONDS,
-    Scores,
-    Watch,
-    open_by_layer,
-    open_fraction,
-    otherwise,
-    run,
-)
+from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, run
 
 
 def perform(
@@ -149,7 +142,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         open_by_layer=open_by_layer(learner),
         accuracy_variants={
             way: {str(readout): value for readout, value in found.items()}
-            for way, found in otherwise(learner, stream).items()
+            for way, found in accuracy_variants(learner, stream).items()
         },
         scored_on="validation" if experiment.validation else "test",
         manifest=made(experiment, stream),

@@ -11,8 +11,8 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.settings import MEMORY, TRAINING, USER_MLP, resolve
 from sncl.streams.benchmarks import Benchmark, named, user_benchmark
 from sncl.streams.user.data import UserData
-from sncl.training.engine import choose_engine, choose_precision
-from sncl.training.learner import check_ema, choose_device
+from sncl.training.ema import check_ema
+from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.parallel import cores
 
 

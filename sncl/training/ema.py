@@ -1,7 +1,7 @@
-"""A slow copy of a network: the exponential moving average of its weights, to predict with.
+"""The exponential moving average (EMA) of a network's weights, to predict with.
 
 Late in a stream a network is always fresh from its last batches. Its average over the last thousands of steps forgets
-less and jumps less, costs one fused update a step, and needs no boundaries. Training never sees it.
+less and varies less, costs one fused update per step, and needs no boundaries. Training never sees it.
 
 Reference: Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992; as a slow memory for
 continual learning: Arani et al., *Learning Fast, Learning Slow* (CLS-ER), ICLR 2022.
@@ -15,11 +15,21 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from sncl.errors import SnclError
+from sncl.methods.method import Method
 from sncl.tensors.fields import Fields
 
 
+def check_ema(ema: float, method: Method) -> None:
+    """Refuse a decay that is none, and a method that cannot predict with averaged weights."""
+    if not 0 <= ema < 1:
+        raise SnclError(f"`ema` is 0 (off) or the part of the average that each step keeps, below 1, not {ema}")
+    if ema and not method.supports_ema:
+        raise SnclError(f"{type(method).__name__} stores what its network said in training: use `ema=0`")
+
+
 class EMA:
-    """The average of every parameter and buffer of ``net`` that is no whole number.
+    """The average of every floating-point parameter and buffer of ``net``.
 
     Each update keeps ``decay`` of the average, and less at first: (1 + n) / (10 + n) in step n, so that the untrained
     network is soon forgotten.

@@ -1,15 +1,14 @@
-"""How a training step is executed: as it is written, or compiled and replayed as one CUDA graph.
+"""Where and how a training step is executed: device, precision, and as it is written or as one CUDA graph.
 
-No method, network or memory knows of this. A step is a function of tensors alone: everything random about it that is
-small was drawn on the host before and comes in with the batch.
+No method, network or memory knows of this.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -17,17 +16,27 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.memory.memory import Memory
 from sncl.methods.method import Method, Outcome
-from sncl.networks.taps import Tapped
-from sncl.streams.transforms import Transform, training_input
-from sncl.tensors.fields import Fields, inputs, named, rows
+from sncl.tensors.fields import Fields
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
-from sncl.training.descent import Optimizer
+from sncl.training.step import Observe, Step, StepInput, observe
 
 VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
 COMPILING = RLock()  # compiler and capture are not made for several threads at a time
+
+
+def choose_device(name: str | torch.device) -> torch.device:
+    """The device of that name; "auto" is the GPU where there is one."""
+    if isinstance(name, str) and name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise SnclError(f"there is no device {name!r}; use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SnclError('no CUDA device was found here; use `device="cpu"`')
+    return device
 
 
 def choose_engine(name: str, device: torch.device, method: Method) -> str:
@@ -73,62 +82,6 @@ def on_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def computed_in(precision: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:
-    """Let passes through a network be computed in this precision."""
-    return nullcontext() if precision == torch.float32 else torch.autocast(device.type, precision)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step on a batch ``given`` as named tensors on the device.
-
-    ``x`` (or several ``x/name``) and ``y`` are the batch as it came, ``view`` the random numbers of its transform;
-    every replayed batch has its ``slot N`` and ``replay view N``.
-    """
-
-    method: Method
-    net: Tapped
-    optimizer: Optimizer
-    memory: Memory | None
-    transform: Transform
-    precision: torch.dtype
-    observe: Callable[..., tuple[Outcome, Fields]]
-
-    def __call__(self, given: Fields) -> Outcome:
-        past: list[Fields] = []
-        while f"slot {len(past)}" in given and self.memory is not None:
-            past.append(self.memory.sample(given[f"slot {len(past)}"]))
-        numbers = [given["view"], *(given[f"replay view {draw}"] for draw in range(len(past)))]
-        now = {**named(inputs(given)), "y": given["y"]}
-        self.optimizer.zero_grad()
-        self.net.zero_grad()  # gates may have parameters that no optimiser knows
-        with computed_in(self.precision, given["y"].device):
-            outcome, now = self.observe(self.method, self.net, self.transform, now, tuple(past), numbers)
-        self.method.backward(self.net, outcome.losses)
-        self.optimizer.step()
-        losses, remember, refresh = ({name: value.detach() for name, value in part.items()} for part in outcome)
-        with torch.no_grad():
-            self.method.after_update(self.net, now)
-            if self.memory is not None and refresh:
-                self.memory.refresh(refresh)
-        return Outcome(losses, remember, refresh)
-
-
-def observe(
-    method: Method, net: Tapped, transform: Transform, now: Fields, past: tuple[Fields, ...], numbers: list[Tensor]
-) -> tuple[Outcome, Fields]:
-    """The forward half of a step: all images through the transform at once, and what the method makes of them."""
-    batches = (now, *past)
-    each = [named(inputs(batch)) for batch in batches]
-    together = {name: torch.cat([part[name] for part in each]) for name in each[0]}
-    views = named(training_input(transform, inputs(together), torch.cat(numbers)))
-    seen, start = [], 0
-    for batch in batches:
-        own = slice(start, start := start + rows(batch))
-        seen.append(batch | {name: value[own] for name, value in views.items()})
-    return method.observe(net, seen[0], tuple(seen[1:])), seen[0]
-
-
 class Eager:
     """The step as it is written."""
 
@@ -137,9 +90,9 @@ class Eager:
         self.random = random
         self.device = device
 
-    def __call__(self, given: Fields, usual: bool) -> Outcome:
+    def __call__(self, given: StepInput, usual: bool) -> Outcome:
         """Make one step. ``usual``: a full batch with full replay, of which there will be many more."""
-        given = {name: upload(value, self.device) for name, value in given.items()}
+        given = given.with_drawn([upload(value, self.device) for value in given.drawn()])
         with self.random.as_global("gates"):
             return self.step(given)
 
@@ -148,8 +101,10 @@ class Eager:
 
 
 class _Capture(NamedTuple):
+    """A captured step: the tensors it reads on the device, and those it writes."""
+
     graph: torch.cuda.CUDAGraph
-    inputs: Fields
+    batch: Fields
     packed: Tensor
     losses: Tensor
     outcome: Outcome
@@ -167,23 +122,21 @@ class Graph(Eager):
         self.compiled = replace(step, observe=compiled_observe()) if step.method.one_backward else step
         self._captured: dict[Hashable, _Capture | None] = {}  # None: has run, but is not captured yet
 
-    def __call__(self, given: Fields, usual: bool) -> Outcome:
+    def __call__(self, given: StepInput, usual: bool) -> Outcome:
         if not usual:
             return super().__call__(given, usual)
-        packed = {name: value for name, value in given.items() if value.device.type == "cpu"}
-        direct = {name: value for name, value in given.items() if value.device.type != "cpu"}
-        host = _pack(packed)
-        shapes = tuple((name, value.shape, value.dtype) for name, value in given.items())
-        captured = self._captured.get(shapes)
+        host, form = pack(given.drawn()), shapes(given)
+        captured = self._captured.get(form)
         if captured is None:
-            inputs, buffer = {name: value.clone() for name, value in direct.items()}, host.to(self.device)
+            own = given._replace(batch={name: value.clone() for name, value in given.batch.items()})
+            buffer = host.to(self.device)
             with COMPILING, self.random.as_global("gates"):
-                captured = self._capture(inputs, buffer, packed) if shapes in self._captured else None
-                self._captured[shapes] = captured
+                captured = self._capture(own, buffer) if form in self._captured else None
+                self._captured[form] = captured
                 if captured is None:
-                    return self._compiled_step(inputs | _unpack(buffer, packed))
-        for name, value in direct.items():
-            captured.inputs[name].copy_(value)
+                    return self._compiled_step(unpacked(own, buffer))
+        for name, value in given.batch.items():
+            captured.batch[name].copy_(value)
         captured.packed.copy_(host, non_blocking=True)
         captured.graph.replay()
         losses = captured.losses.clone().unbind()  # the graph's own are overwritten by the next step
@@ -192,7 +145,7 @@ class Graph(Eager):
     def forget(self) -> None:
         self._captured = {}
 
-    def _compiled_step(self, given: Fields) -> Outcome:
+    def _compiled_step(self, given: StepInput) -> Outcome:
         """A step that is not captured; from the first one on without the compiler, where there is none that works."""
         try:
             return self.compiled(given)
@@ -202,41 +155,47 @@ class Graph(Eager):
             self.compiled = self.step
             return self.compiled(given)
 
-    def _capture(self, inputs: Fields, buffer: Tensor, packed: Fields) -> _Capture:
+    def _capture(self, given: StepInput, buffer: Tensor) -> _Capture:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                outcome = self.compiled(inputs | _unpack(buffer, packed))
+                outcome = self.compiled(unpacked(given, buffer))
                 losses = torch.stack(list(outcome.losses.values()))
         except RuntimeError as error:
             raise SnclError(
                 "a step of this network cannot be captured as a CUDA graph, since it asks the GPU for a value; use "
-                'engine="eager" (--engine eager)'
+                '`engine="eager"`'
             ) from error
-        return _Capture(graph, inputs, buffer, losses, outcome)
+        return _Capture(graph, given.batch, buffer, losses, outcome)
 
 
-def _pack(fields: Fields) -> Tensor:
-    """Small host tensors end to end in one pinned piece of memory: one copy to the device, and no waiting for it.
+def shapes(given: StepInput) -> Hashable:
+    """What two inputs have in common that the same captured step can serve."""
+    batch = ((name, value.shape, value.dtype) for name, value in given.batch.items())
+    return (*batch, *((value.shape, value.dtype) for value in given.drawn()))
+
+
+def pack(drawn: Sequence[Tensor]) -> Tensor:
+    """Small host tensors end to end in one piece of pinned memory: one copy to the device, and no waiting for it.
 
     Slots are whole numbers far below 2^53, so double precision holds them exactly.
     """
-    host = torch.empty(sum(value.numel() for value in fields.values()), dtype=torch.float64, pin_memory=True)
+    total = sum(value.numel() for value in drawn)
+    host = torch.empty(total, dtype=torch.float64, pin_memory=torch.cuda.is_available())
     start = 0
-    for value in fields.values():
+    for value in drawn:
         host[start : (start := start + value.numel())] = value.flatten()
     return host
 
 
-def _unpack(buffer: Tensor, like: Fields) -> Fields:
-    """The tensors that :func:`_pack` joined, from its copy on the device."""
-    parts = buffer.split([value.numel() for value in like.values()])
-    return {
-        name: part.view(value.shape).to(value.dtype) for part, (name, value) in zip(parts, like.items(), strict=True)
-    }
+def unpacked(given: StepInput, buffer: Tensor) -> StepInput:
+    """The input with what was drawn read from ``buffer``, a copy of what :func:`pack` made of it."""
+    like = given.drawn()
+    parts = buffer.split([value.numel() for value in like])
+    return given.with_drawn([part.view(value.shape).to(value.dtype) for part, value in zip(parts, like, strict=True)])
 
 
-def compiled_observe() -> Callable[..., tuple[Outcome, Fields]]:
+def compiled_observe() -> Observe:
     """The forward half and, through it, the backward half of a step, compiled.
 
     Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.

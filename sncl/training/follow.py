@@ -1,4 +1,4 @@
-"""Follow a live stream: predict every batch, then learn what is labelled of it, and survive restarts.
+"""Follow a live stream: predict every batch, then learn what is labelled of it, and resume after restarts.
 
 >>> for answer in follow(learner, source, snapshot="learner.safetensors", every=100):
 ...     print(answer.predicted, answer.accuracy)
@@ -25,8 +25,8 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, mapped, named, picked, rows
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
-from sncl.training.run import check_finite, finite
 
 SECONDS = 60.0  # between snapshots, unless told otherwise
 FADING = 0.99  # how much less each earlier row counts in the recent accuracy
@@ -127,37 +127,68 @@ def _followed(
 ) -> Iterator[Answer]:
     with nullcontext() if path is None else _locked(path):
         position, score = (Position(), Score()) if path is None else _restored(learner, path)
-        stored_at, stored = time.monotonic(), position
-        whole = True  # the learner is where the position says: nothing half learned, diverged or not written
+        snapshots = _Snapshots(learner, path, every, seconds, position)
         try:
             for item in source if isinstance(source, Iterable) else source(position):
                 x, y, token = _parts(item)
                 x, y = _as_batch(learner, x, y)
-                learner.prepare(x)
-                predicted = learner.predict(x)
-                known = (y >= 0).nonzero()[:, 0]  # NaN is not
-                losses: Fields = {}
-                if len(known):
-                    labels = _whole(y[known])
-                    try:
-                        whole = False
-                        losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
-                    except SnclError:  # the batch was refused before anything was learned of it
-                        whole = True
-                        raise
-                    score = score.after((predicted.cpu()[known] == labels).double())
-                token = position.token if token is None else token
-                position = Position(position.batches + 1, position.rows + len(y), token)
-                whole = True
-                due = position.batches - stored.batches >= every
-                if path is not None and (due or (seconds is not None and time.monotonic() - stored_at >= seconds)):
-                    whole = False
-                    _store(learner, path, position, score, losses)
-                    stored_at, stored, whole = time.monotonic(), position, True
-                yield Answer(predicted, score.accuracy, score.recent, losses, position, position is stored)
+                predicted, losses, score = _predict_and_learn(learner, x, y, score)
+                position = Position(
+                    position.batches + 1, position.rows + len(y), position.token if token is None else token
+                )
+                snapshots.reach(position, score, losses)
+                yield Answer(predicted, score.accuracy, score.recent, losses, position, position is snapshots.stored)
         finally:
-            if path is not None and whole and position is not stored:
-                _store(learner, path, position, score, {})
+            snapshots.end()
+
+
+def _predict_and_learn(learner: Learner, x: Inputs, y: Tensor, score: Score) -> tuple[Tensor, Fields, Score]:
+    """Predict a batch and learn what is labelled of it: predictions, losses and the score with this batch."""
+    learner.prepare(x)
+    predicted = learner.predict(x)
+    known = (y >= 0).nonzero()[:, 0]  # NaN is not
+    if not len(known):
+        return predicted, {}, score
+    labels = _whole(y[known])
+    losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
+    return predicted, losses, score.after((predicted.cpu()[known] == labels).double())
+
+
+class _Snapshots:
+    """The file that holds the learner and its position, written when it is time and at the end.
+
+    A learner whose last batch was interrupted, is not finite or could not be written is not stored: behind the position
+    that lies in the file everything is then learned again, once.
+    """
+
+    def __init__(
+        self, learner: Learner, path: Path | None, every: float, seconds: float | None, position: Position
+    ) -> None:
+        self.learner, self.path, self.every, self.seconds = learner, path, every, seconds
+        self.reached = self.stored = position
+        self.steps = learner.steps  # of the learner at the position reached
+        self.score = Score()
+        self.stored_at = time.monotonic()
+        self.failed = False
+
+    def reach(self, position: Position, score: Score, losses: Fields) -> None:
+        """The learner is at this position now; store it if it is time."""
+        self.reached, self.steps, self.score = position, self.learner.steps, score
+        late = self.seconds is not None and time.monotonic() - self.stored_at >= self.seconds
+        if late or position.batches - self.stored.batches >= self.every:
+            self._store(losses)
+
+    def end(self) -> None:
+        """Store what came since the last snapshot, unless the learner is not where the position says."""
+        there = self.learner.steps == self.steps and not self.learner.interrupted
+        if there and self.reached is not self.stored and not self.failed:
+            self._store({})
+
+    def _store(self, losses: Fields) -> None:
+        if self.path is not None:
+            self.failed = True
+            _store(self.learner, self.path, self.reached, self.score, losses)
+            self.stored_at, self.stored, self.failed = time.monotonic(), self.reached, False
 
 
 @contextmanager
@@ -196,9 +227,9 @@ def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
 
 
 def _store(learner: Learner, path: Path, position: Position, score: Score, losses: Fields) -> None:
-    finite(losses, learner.steps)
+    check_losses(losses, learner.steps)
     state = learner.state()
-    check_finite(state, learner.steps)
+    check_network(state, learner.steps)
     followed = {"position": position, "score": score}
     try:
         json.dumps(followed)

@@ -1,4 +1,4 @@
-"""What a person gives a learner, as tensors: arrays and lists are welcome, and what cannot be meant is said at once."""
+"""What a user passes to a learner, as tensors: arrays and lists are welcome, and what cannot be meant is refused."""
 
 from __future__ import annotations
 
@@ -11,14 +11,27 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.tensors.fields import Inputs
+from sncl.tensors.fields import Inputs, named
 
-Rows = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
+Labels = Tensor | ArrayLike
+Samples = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
 
 NUMBER_THEM = "number the classes 0, 1, 2, ..., or use sncl.ContinualClassifier, which takes labels of any kind"
 
 
-def as_inputs(x: Rows) -> Inputs:
+def as_batch(x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
+    """Inputs and labels as tensors, one label for each sample."""
+    inputs, labels = as_inputs(x), as_labels(y)
+    for name, value in named(inputs).items():
+        if value.shape[:1] != labels.shape:
+            raise SnclError(
+                f"{called(name)} and y need the same number of rows, and y one label a row: got "
+                f"{list(value.shape)}, {list(labels.shape)}"
+            )
+    return inputs, labels
+
+
+def as_inputs(x: Samples) -> Inputs:
     """Inputs as a tensor or a dictionary of tensors, in the precision they came in."""
     if not isinstance(x, Mapping):  # what a tokenizer returns is a mapping of its own kind
         return _as_input("x", x)
@@ -42,12 +55,12 @@ def _as_input(name: str, value: Any) -> Tensor:
 
 
 def called(name: str) -> str:
-    """An input by the name a person gave it: ``x``, or that of one of several."""
+    """An input by the name its user gave it: ``x``, or that of one of several."""
     return name if name == "x" else repr(name.removeprefix("x/"))
 
 
-def as_labels(y: Rows) -> Tensor:
-    """Labels as whole numbers."""
+def as_labels(y: Labels) -> Tensor:
+    """Labels as integers."""
     y = _tensor("y", y)
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
@@ -55,7 +68,7 @@ def as_labels(y: Rows) -> Tensor:
 
 
 def refuse_gaps(x: Tensor) -> None:
-    """Refuse inputs that are no numbers. The sum, which is fast, is one unless an input is none or it overflows."""
+    """Refuse NaN and infinity. The sum is a fast first look: it is finite unless an input is not or it overflows."""
     if x.is_floating_point() and not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
         kind = "NaN" if x.isnan().any() else "infinity"
         raise SnclError(f"x contains {kind}; fill the gaps or leave these rows out")
@@ -80,5 +93,5 @@ def _tensor(name: str, value: Any) -> Tensor:
 
 
 def short(dtype: torch.dtype) -> str:
-    """Its name, as a person writes it."""
+    """Its name without that of the package: ``float32``."""
     return str(dtype).removeprefix("torch.")

@@ -76,9 +76,9 @@ class Search:
         """What repeats this search, as names and values, without what belongs to one machine."""
         given: dict[str, Any] = {"stream": self.stream, "method": self.method}
         if self.user_data is not None:
-            asked = self.user_data.asked()
-            given |= {"stream": asked.name, "cut": asked.cut, "target": asked.target}
-            given |= {"domain": asked.domain, "size": asked.size}
+            spec = self.user_data.spec()
+            given |= {"stream": spec.name, "cut": spec.cut, "target": spec.target}
+            given |= {"domain": spec.domain, "size": spec.size}
         given |= {"memory": self.memory, "trials": trials, "seeds": self.seeds, "validation": self.validation}
         given |= {"epochs": self.epochs, "tasks": self.tasks}
         pairs = [(name, str(value)) for name, value in given.items() if value is not None]

@@ -27,7 +27,7 @@ from sncl.errors import Diverged, SnclError
 from sncl.methods.table import Settings
 from sncl.runs.perform import perform
 from sncl.runs.summary import spread
-from sncl.training.run import Moment, Watch, sparingly
+from sncl.training.events import Moment, Watch, sparingly
 from sncl.tuning.files import write_files
 from sncl.tuning.journal import STUDY_NAME, open_journal
 from sncl.tuning.sampling import RoundingSampler, distribution

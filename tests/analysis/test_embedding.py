@@ -16,7 +16,9 @@ def test_representations_are_what_the_classifier_reads(gated: Trained) -> None:
     assert features.shape == (len(x), 100)
     with torch.no_grad():
         assert torch.allclose(learner.net.body.head(features), learner.logits(x), atol=1e-5)
-    assert torch.equal(features, representations(learner, x))  # taps do not add up
+    hooks = [len(module._forward_pre_hooks) for module in learner.net.modules()]
+    assert torch.equal(features, representations(learner, x))
+    assert hooks == [len(module._forward_pre_hooks) for module in learner.net.modules()]  # taps do not add up
 
 
 def test_drift_and_separation_by_hand() -> None:

@@ -11,7 +11,10 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_checkpoint
-from sncl.training.run import CHECKPOINT, LOG, TASK_NETWORK, Moment, accuracies
+from sncl.training.evaluate import accuracies
+from sncl.training.events import Moment
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
 
 def short(method: str = "sncl") -> Experiment:

@@ -27,7 +27,7 @@ from sncl.runs.result import Result
 from sncl.runs.summary import table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["train", "--stream", "seq-digits", "--method", "er", "--tasks", "2", "--epochs", "1", "--device", "cpu"]
@@ -499,7 +499,7 @@ def test_the_checkpoint_of_another_experiment_is_refused(sncl: Sncl, tmp_path: P
 def test_a_loss_that_is_no_number_keeps_what_was_stored(sncl: Sncl, tmp_path: Path, method: str) -> None:
     train = ["train", "--stream", "seq-digits", "--method", method, "--set", "lr=1e9", "--checkpoint", "0"]
     done = sncl(*train, "--out", "run")
-    assert is_one_line_of_error(done, "became", "smaller lr", "untouched")
+    assert is_one_line_of_error(done, "became", "use a smaller", "untouched")
     step = re.search(r"by step (\d+)", done.err)
     assert step is not None
     files = contents(tmp_path / "run")

@@ -19,9 +19,11 @@ from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
-from sncl.streams.user.data import UserData, ask, read
+from sncl.streams.user.data import UserData, read
+from sncl.streams.user.spec import parse_spec
 from sncl.training.checkpoint import read_checkpoint, read_json
-from sncl.training.run import CHECKPOINT, LOG
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT
 
 CPU = ["--device", "cpu"]
 AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3", "eta=0.0001", "release=0.2"]
@@ -40,7 +42,7 @@ def refused(done: Done, *words: str) -> bool:
 
 
 def user_data(path: Path, **options: Any) -> UserData:
-    asked = ask(str(path), **options)
+    asked = parse_spec(str(path), **options)
     assert asked is not None
     return read(asked).user_data
 

@@ -13,7 +13,7 @@ from command_line import Sncl
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.export import account_file, export, formats, measures
+from sncl.export import account_file, choose_format, export, formats, measures
 from sncl.export.formats import FORMATS
 from sncl.export.models import Predictor
 from sncl.methods.table import METHODS
@@ -148,7 +148,7 @@ def test_other_predictions_are_refused_and_nothing_is_written(plain: Path, tmp_p
         model = FORMATS["torch"].load(content)
         return lambda images: -model(images)
 
-    with pytest.raises(SnclError, match=r"another class than the network of .* rows .* nothing was written"):
+    with pytest.raises(SnclError, match=r"another class than the network for .* samples .* nothing was written"):
         export(run, FORMATS["torch"]._replace(load=spoiled), tmp_path / "model.pt2", lambda _: None)
     assert not list(tmp_path.iterdir())
 
@@ -167,9 +167,9 @@ def test_only_classes_that_tie_may_change_places(plain: Path, ahead: float, refu
 
     if refused:
         with pytest.raises(SnclError, match="another class"):
-            measures.compare(run, other)
+            measures.compare_predictions(run.stream, run.learner.logits, other)
     else:
-        assert measures.compare(run, other).difference == pytest.approx(1e-6)
+        assert measures.compare_predictions(run.stream, run.learner.logits, other).difference == pytest.approx(1e-6)
 
 
 def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,3 +217,15 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():
         torch.testing.assert_close(exported(more), net.eval()(view.eval(more)), atol=1e-5, rtol=1e-5)
+
+
+def test_a_format_is_chosen_by_its_name_or_by_the_files(tmp_path: Path) -> None:
+    assert choose_format(None, tmp_path / "model.pt2") is choose_format("torch", None) is FORMATS["torch"]
+    with pytest.raises(SnclError, match=r"ends in \.pt2, not model\.onnx"):
+        choose_format("torch", tmp_path / "model.onnx")
+
+
+def test_what_a_format_needs_is_said_in_the_librarys_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    with pytest.raises(SnclError, match=r"pip install sncl\[export\]; `torch` needs neither"):
+        choose_format(None, None)

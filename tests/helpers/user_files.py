@@ -1,4 +1,4 @@
-"""Data as a person might have them: the digits as arrays and as images, a table of flowers. Asked by many tests."""
+"""Data as a user might have them: the digits as arrays and as images, a table of flowers. Used by many tests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from PIL import Image
 from sklearn.datasets import load_iris
 
 from sncl.streams.datasets.sources import Source, load
+from sncl.streams.user.data import Loaded, read
+from sncl.streams.user.spec import parse_spec
 
 Rows = list[list[Any]]
+
+
+def read_data(stream: str | Path, progress: Callable[[int, int], None] | None = None, **options: Any) -> Loaded:
+    """The data set that a stream's name and options specify."""
+    spec = parse_spec(str(stream), **options)
+    assert spec is not None
+    return read(spec, progress)
 
 
 def digits() -> Source:

@@ -3,7 +3,7 @@
 import pytest
 
 from sncl.live.following import Followed
-from sncl.training.run import Evaluation, Moment
+from sncl.training.events import Evaluation, Moment
 
 
 class Clock:

@@ -23,7 +23,7 @@ from sncl.live.view import LiveView, Overall, live
 from sncl.runs.job import Job
 from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_json
-from sncl.training.run import Evaluation, Moment
+from sncl.training.events import Evaluation, Moment
 from sncl.tuning.search import plan_search
 
 INSIDE = {"memory_by_class": [30, 20, 25, 25, 0, 0], "open_neurons": {"layer1.1": [90, 100], "layer2.1": [45, 100]}}

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sncl.errors import SnclError
-from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir, pick_by_loss, reservoir_slots, shares
+from sncl.memory.admission import (
+    Admission,
+    LossAwareReservoir,
+    PerTask,
+    Reservoir,
+    pick_by_loss,
+    reservoir_slots,
+    shares,
+)
 from sncl.memory.memory import Memory
 from sncl.tensors.random import generator
 
@@ -172,6 +180,16 @@ def test_refresh_changes_the_named_rows_only() -> None:
     memory.admit(batch(0, 4), torch.rand(4, 3, dtype=torch.float64))
     memory.refresh({"slot": torch.tensor([2, 0]), "loss": torch.tensor([9.0, 8.0])})
     assert memory.fields["loss"].tolist() == [8.0, 1.0, 9.0, 3.0]
+
+
+def test_a_replaced_content_belongs_to_past_tasks() -> None:
+    replaced, ended = Memory(4, PerTask(2)), Memory(4, PerTask(2))
+    uniform = torch.rand(6, 3, dtype=torch.float64, generator=generator(0))
+    for memory in (replaced, ended):
+        memory.admit(batch(0, 6), uniform)
+    ended.boundary()
+    replaced.replace(replaced.content())
+    assert replaced.count == ended.count and len(replaced) == replaced.drawable == 2
 
 
 def test_state_round_trip_keeps_the_counter() -> None:

@@ -26,8 +26,6 @@ from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
-pytestmark = pytest.mark.slow
-
 
 def rows(count: int, seed: int) -> Fields:
     numbers = generator(seed)
@@ -180,8 +178,7 @@ def test_mer_equals_its_steps_written_out(beta: float, gamma: float, inner: int)
         twin = deepcopy(learner)  # draws what the learner will draw
         for _ in range(inner):
             within = [value.detach().clone() for value in body.parameters()]
-            drawn = twin._replayed()
-            past = [twin.memory.sample(drawn["slot 0"])] if drawn else []  # type: ignore[union-attr]
+            past = [twin.memory.sample(draw.slots) for draw in twin._replay.draws()]  # type: ignore[union-attr]
             inputs = torch.cat([x, *(rows["x"] for rows in past)])
             labels = torch.cat([y, *(rows["y"] for rows in past)])
             body.zero_grad()
@@ -233,6 +230,7 @@ def test_bad_settings_are_refused_in_words() -> None:
 # --- what it is for ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", ["gss", "mer", "mer stepping back"])
 def test_the_first_task_is_kept_where_plain_training_forgets_it(settings: str) -> None:
     made = {"gss": GSS(10), "mer": MER(1.0, 1.0, 3), "mer stepping back": MER(1.0, 0.5, 3)}

@@ -21,15 +21,13 @@ from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
-pytestmark = pytest.mark.slow
-
 INPUTS, CLASSES, WIDTH, LR = 6, 4, 5, 0.1
 
 
 def prepared(method: HAL) -> Tapped:
     torch.manual_seed(0)
     net = method.prepare(MLP(INPUTS, CLASSES, WIDTH), torch.zeros(2, INPUTS), generator(0))
-    method.parameter_groups(net, LR)
+    method.bind(LR)
     return net
 
 
@@ -54,7 +52,7 @@ def test_anchors_leave_the_statistics_of_batch_norm_alone() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(6, 3, 8, 8), torch.arange(6) % CLASSES
     net = method.prepare(ResNet18(CLASSES, 3, 4), x[:2], generator(0))
-    method.parameter_groups(net, LR)
+    method.bind(LR)
     method.expand(net)
     method.anchors[:CLASSES] = 100 + torch.randn(CLASSES, 3, 8, 8)
     method.used[:CLASSES] = 1

@@ -212,6 +212,13 @@ def test_the_last_features_of_any_network_that_ends_with_a_linear_layer() -> Non
     assert torch.equal(tap_last(own, x[:, 0, 0, :6])(x[:, 0, 0, :6]).features[LAST], own[:2](x[:, 0, 0, :6]))
 
 
+def test_a_tap_of_the_last_features_can_be_taken_off() -> None:
+    net, x = MLP(INPUTS, CLASSES, WIDTH), torch.zeros(2, INPUTS)
+    for _ in range(3):
+        tap_last(net, x).remove()
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in net.modules())
+
+
 def test_what_it_refuses_in_words() -> None:
     with pytest.raises(SnclError, match=r"must end with an nn\.Linear"):
         tap_last(nn.Sequential(nn.Linear(INPUTS, 3), nn.LogSoftmax(1)), torch.zeros(2, INPUTS))

@@ -18,8 +18,6 @@ from sncl.networks.resnet import ResNet18
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
 
-pytestmark = pytest.mark.slow
-
 INPUTS, CLASSES, WIDTH = 6, 4, 5
 
 

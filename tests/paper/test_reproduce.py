@@ -31,7 +31,7 @@ from sncl.runs.plan import plan
 from sncl.runs.result import Result
 from sncl.runs.settings import table as defaults_table
 from sncl.training.checkpoint import read_json, write_json
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 DIGITS = {
     "seq-digits": {
@@ -466,7 +466,7 @@ def test_a_failed_run_is_named_and_the_others_are_shown(
     assert re.search(r"^ER +40 +Class-IL +0/1 +open ", done.out, re.MULTILINE)
     name = plan("seq-digits", "er", memory=40, device="cpu").name()
     last = done.err.splitlines()[-1]
-    assert last.startswith(f"error: 1 of 2 runs failed: {name}: the loss ") and "smaller lr" in last
+    assert last.startswith(f"error: 1 of 2 runs failed: {name}: the loss ") and "use a smaller" in last
     page = (tmp_path / "results" / "table2.md").read_text()
     assert f"## Failed\n\n- `{name}`\n" in page
     assert [line["method"] for line in records.read_lines(tmp_path / "results" / "table2.jsonl")] == ["sgd"]

@@ -22,8 +22,10 @@ from sncl.streams.benchmarks import STREAMS
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint, read_json, write_json
+from sncl.training.events import Moment
+from sncl.training.log import LOG
 from sncl.training.parallel import cores
-from sncl.training.run import CHECKPOINT, LOG, Moment, run
+from sncl.training.run import CHECKPOINT, run
 
 DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
 

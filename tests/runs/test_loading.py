@@ -12,7 +12,8 @@ from sncl.runs.experiment import EXPERIMENT
 from sncl.runs.loading import Trained, load_run
 from sncl.runs.result import RESULT
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.run import CHECKPOINT, TASK_NETWORK, accuracies
+from sncl.training.evaluate import accuracies
+from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
 
 def test_the_loaded_network_scores_what_the_run_scored(gated: Trained) -> None:

@@ -26,14 +26,17 @@ from sncl.methods.table import METHODS, make
 from sncl.networks.mlp import MLP
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
-from sncl.streams.benchmarks import build
+from sncl.streams.build import build
 from sncl.streams.datasets.sources import Source, load
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training import run as running
 from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.evaluate import Scores
+from sncl.training.events import Moment
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, LOG, Moment, Scores, run
+from sncl.training.log import LOG
+from sncl.training.run import CHECKPOINT, run
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from sncl.networks.gating.attach import gates
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.training import board as boards
-from sncl.training.run import Moment
+from sncl.training.events import Moment
 
 pytest.importorskip("tensorboard")
 

@@ -82,17 +82,6 @@ def test_gradients_of_rows_of_a_network_that_looks_at_values(name: str) -> None:
         torch.testing.assert_close(looking.net.state_dict()[key], value)
 
 
-def test_checkpoints_of_earlier_versions_are_read() -> None:
-    first, second = learner(MLP, "sncl"), learner(MLP, "sncl", seed=1)
-    feed(first, 0, 6, split=False)
-    state, description = first.state(), first.description()
-    state = {key: value for key, value in state.items() if not key.startswith("example/")}
-    second.restore(state, description | {"example": [[2, FEATURES], "float32"]})
-    for each in (first, second):
-        feed(each, 6, 12, split=False)
-    assert all(torch.equal(value, second.state()[key]) for key, value in first.state().items() if key in state)
-
-
 def test_mappings_of_other_kinds_are_taken() -> None:
     """What a tokenizer returns is no dict."""
     first, second = learner(Two, "sncl"), learner(Two, "sncl")

@@ -97,10 +97,10 @@ def test_what_predicts_can_be_pruned() -> None:
 def test_what_cannot_be_averaged_is_refused(tmp_path: Path) -> None:
     for value in (-0.1, 1.0):
         with pytest.raises(
-            SnclError, match=r"ema is 0 \(off\) or the part of the average that each step keeps, below 1"
+            SnclError, match=r"`ema` is 0 \(off\) or the part of the average that each step keeps, below 1"
         ):
             learner(value)
-    with pytest.raises(SnclError, match="ICaRL stores what its network said in training: use ema=0"):
+    with pytest.raises(SnclError, match="ICaRL stores what its network said in training: use `ema=0`"):
         learner(0.9, "icarl")
     averaged = learner(0.9)
     averaged.learn(*batches(1)[0])

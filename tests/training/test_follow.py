@@ -20,7 +20,11 @@ from torch import Tensor, nn
 
 import sncl
 from sncl.errors import SnclError
+from sncl.memory.admission import Count, Reservoir
+from sncl.methods.er import ER
+from sncl.methods.method import Method
 from sncl.networks.mlp import MLP
+from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.follow import FADING, Answer, Position, follow
 from sncl.training.learner import Learner
@@ -28,7 +32,7 @@ from sncl.training.learner import Learner
 EXAMPLE = Path(__file__).parents[2] / "examples" / "watch_folder.py"
 
 
-def learner(method: str = "sncl", **options: Any) -> Learner:
+def learner(method: Method | str = "sncl", **options: Any) -> Learner:
     torch.manual_seed(0)
     return Learner(MLP(FEATURES, CLASSES, width=16), method, memory=20, replay=8, lr=0.05, device="cpu", **options)
 
@@ -172,6 +176,33 @@ def test_a_refused_batch_loses_nothing(tmp_path: Path) -> None:
     with pytest.raises(SnclError, match="label 6 does not fit"):
         list(follow(learner(), [(x, y), (x, y + 3)], snapshot=path))
     assert read_checkpoint(path)[1]["follow"]["position"] == [1, 8, None]
+
+
+class Full(Reservoir):
+    """An admission that fails behind the update of the fourth batch."""
+
+    def admits_none(self, count: Count, uniform: Tensor) -> bool:
+        return False
+
+    def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
+        if count.seen >= 24:
+            raise SnclError("the memory is full")
+        return super().slots(stored, incoming, count, uniform)
+
+
+def test_a_batch_that_fails_behind_its_update_is_not_learned_twice(tmp_path: Path) -> None:
+    """The third batch was whole but not stored yet, and is learned again as well."""
+    items, path = batches(4), tmp_path / "live.safetensors"
+    failing = ER()
+    failing.admission = Full()
+    answers = follow(learner(failing), Replayable(items), snapshot=path, every=2)
+    with pytest.raises(SnclError, match="the memory is full"):
+        list(answers)
+    assert read_checkpoint(path)[1]["follow"]["position"] == [2, 16, None]
+    again, unbroken = learner("er"), learner("er")
+    list(follow(again, Replayable(items), snapshot=path))
+    list(follow(unbroken, items))
+    assert same(again, unbroken)
 
 
 def test_seconds_between_snapshots(tmp_path: Path) -> None:

@@ -98,8 +98,13 @@ def test_what_cannot_be_meant_is_answered_with_a_sentence(x: Any, y: Any, senten
 
 
 def test_huge_numbers_are_numbers() -> None:
-    subject = learner(transform=Shrink())
-    subject.learn(torch.full((6, 4), 3e38), Y)
+    """Their sum overflows, and is no reason to refuse them."""
+    subject, small = learner(transform=Shrink()), learner()
+    huge = torch.full((6, 4), 3e38)
+    assert torch.isinf(huge.sum())
+    losses, expected = subject.learn(huge, Y), small.learn(huge / 1e38, Y)
+    assert torch.equal(losses["labels"], expected["labels"])
+    assert torch.equal(subject.predict(huge), small.predict(huge / 1e38))
 
 
 class Shrink(Unit):

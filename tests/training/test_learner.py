@@ -111,3 +111,20 @@ def test_labels_outside_the_outputs_are_refused_in_words() -> None:
         learner.learn(torch.rand(2, 4), torch.tensor([0, 3]))
     with pytest.raises(SnclError, match=r"label -1"):
         learner.learn(torch.rand(2, 4), torch.tensor([0, -1]))
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    learner, other = Learner(network(), "er", device="cpu"), Learner(network(), "er", device="cpu")
+    learner.learn(torch.rand(2, 4), torch.tensor([0, 1]))
+    with pytest.raises(SnclError, match=r"written by another version of sncl \(format 4, here 5\)"):
+        other.restore(learner.state(), learner.description() | {"format": 4})
+
+
+def test_a_checkpoint_of_the_network_alone_needs_no_inputs() -> None:
+    learner, other = (Learner(network(), "er", memory=5, seed=seed, device="cpu") for seed in (0, 1))
+    x = torch.rand(6, 4)
+    for _ in range(3):
+        learner.learn(x, torch.tensor([0, 1, 2, 0, 1, 2]))
+    kept = {name: value for name, value in learner.state().items() if name.startswith(("network/", "method/"))}
+    other.restore_network(kept, learner.description())
+    assert torch.equal(other.logits(x), learner.logits(x))

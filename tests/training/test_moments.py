@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sncl.runs.perform import perform
-from sncl.runs.plan import plan
-from sncl.training import run as running
-from sncl.training.run import Moment, sparingly
+from sncl.runs.experiment import perform, plan
+from sncl.training import events
+from sncl.training.events import Moment, sparingly
 
 EXPERIMENT = plan("seq-digits", "sncl", memory=30, tasks=3, epochs=2, device="cpu")
 
@@ -24,7 +23,7 @@ def test_where_a_run_is_and_what_it_holds(tmp_path: Path) -> None:
     assert [moment.accuracy for moment in moments if moment.evaluation] == [each.means() for each in scored if each]
     last = scored[-1]
     assert last is not None
-    assert last.tested["class_il"] == result.accuracy_matrix[-1]
+    assert last.tested["class_il"] == result["accuracy_matrix"][-1]
     assert sum(last.inside["memory_by_class"]) == 30
 
 
@@ -55,7 +54,7 @@ def test_a_resumed_run_tells_of_its_last_evaluation_once(tmp_path: Path) -> None
 def test_losses_and_scores_are_always_told_and_the_rest_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     times = iter([0.0, 0.1, 0.15, 0.25, 0.3, 0.4, 0.5])
-    monkeypatch.setattr(running.time, "monotonic", times.__next__)
+    monkeypatch.setattr(events.time, "monotonic", times.__next__)
     watch = sparingly(lambda moment: told.append(moment.steps))
     for step in range(7):
         losses = {"labels": 1.0} if step == 2 else None

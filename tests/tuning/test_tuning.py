@@ -20,7 +20,7 @@ from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.runs.plan import plan
 from sncl.runs.result import Result
-from sncl.streams import benchmarks
+from sncl.streams import build
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.parallel import run_in_threads
 from sncl.tuning import study
@@ -254,7 +254,7 @@ def test_what_is_written_is_toml_whatever_is_in_it() -> None:
 
 def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[Result] = []
-    load, perform = benchmarks.load, study.perform
+    load, perform = build.load, study.perform
 
     def poisoned(*arguments: Any) -> Any:
         source = load(*arguments)
@@ -266,7 +266,7 @@ def test_test_data_have_no_say(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(study, "perform", noted)
     usual = sncl(*SHORT, "--trials", "2", "--json").json()["trials"]
-    monkeypatch.setattr(benchmarks, "load", poisoned)
+    monkeypatch.setattr(build, "load", poisoned)
     without = sncl(*SHORT, "--trials", "2", "--storage", "other.journal", "--json").json()["trials"]
     assert [trial["scores"] for trial in without] == [trial["scores"] for trial in usual]
     assert [result.scored_on for result in results] == ["validation"] * 4
@@ -305,7 +305,7 @@ def test_a_trial_that_diverges_does_not_end_the_study(sncl: Sncl, tmp_path: Path
     broken = [trial for trial in found if trial["params"]["lr"] > 1]
     assert broken
     for trial in broken:
-        assert trial["state"] == "pruned" and "use a smaller lr" in trial["reason"] and trial["score"] is None
+        assert trial["state"] == "pruned" and "use a smaller `lr`" in trial["reason"] and trial["score"] is None
     assert tomllib.loads((tmp_path / "study.toml").read_text())["seq-digits"]["derpp"]["30"]["lr"] == 0.1
 
 

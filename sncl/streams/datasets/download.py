@@ -1,4 +1,4 @@
-"""One file over HTTP: continued where an earlier try broke off, and put in place only when its checksum is right."""
+"""One file over HTTP: resumed where an earlier try broke off, and renamed only when its checksum is right."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def download(url: str, target: Path, md5: str, progress: Progress | None = None)
     part = target.with_name(f"{target.name}.part")
     if not (part.is_file() and checksum(part) == md5):
         _transfer(url, part, target.name, progress)
-    found = checksum(part)
-    if found != md5:
+    actual = checksum(part)
+    if actual != md5:
         part.unlink()
         raise SnclError(
-            f"The file {url} has the MD5 sum {found} instead of {md5} and was deleted; "
-            "run the same command again, or give another --mirror."
+            f"The file {url} has the MD5 sum {actual} instead of {md5} and was deleted; "
+            "run the same command again, or give another `mirror`."
         )
     os.replace(part, target)
 
@@ -86,7 +86,7 @@ def _open(url: str, part: Path) -> HTTPResponse:
             part.unlink()
             return _open(url, part)
         raise SnclError(
-            f"The server answered {error.code} ({error.reason}) to {url}; give another --mirror."
+            f"The server answered {error.code} ({error.reason}) to {url}; give another `mirror`."
         ) from error
     if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
         response.close()

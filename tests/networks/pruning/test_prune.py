@@ -21,7 +21,8 @@ from sncl.networks.gating.gate import Gate, RatioGate
 from sncl.networks.gating.mask import Mask
 from sncl.networks.last import tap_last
 from sncl.networks.mlp import MLP
-from sncl.networks.pruning.prune import ChannelScale, Pruned, prune, pruned
+from sncl.networks.pruning.prune import Pruned, prune, pruned
+from sncl.networks.pruning.scales import ChannelScale
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
 

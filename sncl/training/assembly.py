@@ -1,0 +1,108 @@
+"""How a learner is put together: from its arguments to a network that is ready to train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sncl.errors import SnclError
+from sncl.memory.memory import Memory
+from sncl.methods.method import Method
+from sncl.networks.gating.attach import set_mask, track_moments
+from sncl.networks.output import find_output
+from sncl.networks.taps import Tapped, evaluating
+from sncl.streams.transforms import eval_input
+from sncl.tensors.fields import Inputs, named
+from sncl.tensors.random import Randomness
+from sncl.training.descent import Optimizer
+from sncl.training.ema import EMA
+from sncl.training.engine import Eager, Graph
+from sncl.training.signature import Signature, first_samples, try_network
+from sncl.training.step import Step
+
+if TYPE_CHECKING:
+    from sncl.training.learner import Learner
+
+MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
+
+
+class Ready(NamedTuple):
+    """What there is once the network is prepared; ``average`` is that of its weights."""
+
+    net: Tapped
+    optimizer: Optimizer
+    engine: Eager
+    average: EMA | None
+
+
+def prepare(learner: Learner, x: Inputs) -> Ready:
+    """Try the network on the first samples and let the method prepare it; the learner then knows its inputs."""
+    first = first_samples(x, learner.transform, learner.body, learner.device)
+    seen = eval_input(learner.transform, first)
+    try_network(learner.body, first, seen)
+    if learner.grows:
+        learner.output_layer = find_output(learner.body, seen)
+    if learner.chooses_engine and (not isinstance(first, Tensor) or first.dtype == torch.int64):
+        learner.engine = "eager"  # language networks ask for values, which a graph cannot answer
+    learner.signature = Signature(named(first))
+    learner.method.bind(learner.lr)
+    net = learner.method.prepare(learner.body, seen, learner.random["gates"]).to(learner.device)
+    if learner.mask.compensate:
+        track_moments(net)
+    set_mask(net, learner.mask)
+    net.train()
+    with evaluating(net), torch.no_grad():
+        learner.outputs = learner.method.predict(net, seen, task=0).shape[1]
+    return assemble(learner, net)
+
+
+def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Ready:
+    """The optimiser, engine and average of a network that is new, or was ready before it got more parameters."""
+    optimizer = learner.make_optimizer(learner.method.parameter_groups(net, learner.lr))
+    step = Step(learner.method, net, optimizer, learner.memory, learner.transform, learner.precision)
+    engine = (Graph if learner.engine == "graph" else Eager)(step, learner.random, learner.device)
+    average = EMA(net.body, learner.ema) if learner.ema else None
+    if average is not None and before is not None and before.average is not None:
+        average.take_over(before.average)
+    return Ready(net, optimizer, engine, average)
+
+
+def check_numbers(net: nn.Module, replay: int, lr: float) -> None:
+    """Refuse what nothing can be learned with."""
+    if replay < 1:
+        raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
+    if not lr > 0:
+        raise SnclError(f"the step size `lr` is a positive number, not {lr}")
+    if next(net.parameters(), None) is None:
+        raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
+
+
+def check_growth(grow: bool, method: Method) -> None:
+    """Refuse new outputs where the method cannot have them."""
+    if grow and not method.grows:
+        raise SnclError(
+            f"{type(method).__name__} cannot get outputs for new classes; give the network outputs for all classes, "
+            "and leave grow=True out"
+        )
+
+
+def on_device(net: nn.Module, device: torch.device) -> nn.Module:
+    """The network there, in the memory format that is fast there."""
+    net = net.to(device)
+    if device.type == "cuda" and all(value.dim() < 5 for value in net.parameters()):
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return net
+
+
+def make_random(seed: int, method: Method, device: torch.device) -> Randomness:
+    """One for each purpose; "gates" is also for what else the network draws by itself, as dropout does."""
+    replay = [f"{purpose} {draw}" for draw in range(method.draws) for purpose in ("replay", "replay view")]
+    return Randomness(seed, host=("view", "admission", "boundary", *replay), device=("gates",), on=device)
+
+
+def make_memory(capacity: int, method: Method, device: torch.device) -> Memory | None:
+    """The memory of a method; None where it replays nothing."""
+    return Memory(capacity, method.admission, device, method.stored_as) if method.draws else None

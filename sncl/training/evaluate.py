@@ -1,0 +1,93 @@
+"""How well a learner does on a stream: accuracies on its test sets and the fraction of open neurons."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from sncl.evaluation.accuracy import READOUTS, Readout, correct
+from sncl.evaluation.metrics import Row, mean
+from sncl.networks.gating.attach import open_neurons, unmasked
+from sncl.streams.stream import Stream
+from sncl.training.learner import Learner
+
+Accuracies = dict[Readout, list[float | None]]
+
+
+@dataclass
+class Scores:
+    """What was measured: accuracies in percent by read-out, of the untrained network and after each task."""
+
+    untrained: Accuracies = field(default_factory=dict)
+    matrices: dict[Readout, list[list[float | None]]] = field(default_factory=dict)
+    open_by_task: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, tested: Accuracies, open_fraction: float | None) -> None:
+        """What was measured after one more task."""
+        for readout, row in tested.items():
+            self.matrices.setdefault(readout, []).append(row)
+        if open_fraction is not None:
+            self.open_by_task.append(open_fraction)
+
+    def last(self, tasks: range) -> dict[Readout, Row]:
+        """The last accuracies of these tasks, by read-out."""
+        return {readout: [rows[-1][task] for task in tasks] for readout, rows in self.matrices.items()}
+
+
+def learned_after(stream: Stream, task: int) -> range:
+    """The tasks seen so far."""
+    return range(task + 1 if stream.boundaries else stream.test_tasks)
+
+
+def tested_after(stream: Stream, task: int) -> range:
+    """The tasks seen so far, and the next one before it is learned."""
+    return range(min(task + 2, stream.test_tasks) if stream.boundaries else stream.test_tasks)
+
+
+def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:
+    """Accuracy in percent on the test sets of ``tasks``; None for the others."""
+    readouts = READOUTS[stream.scenario]
+    if learner.method.needs_task_at_test:
+        readouts = tuple(readout for readout in readouts if readout == "task_il")
+    rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
+    for task in tasks:
+        x, y = stream.test(task)
+        logits = learner.logits(x, task)
+        for readout in readouts:
+            rows[readout][task] = 100 * int(correct(logits, y, stream.groups[task], readout)) / len(y)
+    return rows
+
+
+def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float]]:
+    """The final accuracy without what only matters in evaluation: the average of the weights, the mask of the gates."""
+    variants: dict[str, AbstractContextManager[None]] = {}
+    if learner.ema:
+        variants["as_trained"] = learner.as_trained()
+    if not all(bool(layer.all()) for layer in open_when_predicting(learner).values()):
+        variants["unmasked"] = unmasked(learner.net)
+    found: dict[str, dict[Readout, float]] = {}
+    for name, variant in variants.items():
+        with variant:
+            tested = accuracies(learner, stream, range(stream.test_tasks))
+        found[name] = {readout: mean(row) for readout, row in tested.items()}
+    return found
+
+
+def open_when_predicting(learner: Learner) -> dict[str, Tensor]:
+    """Which neurons of the network that predicts are open, by layer: bool [channels]."""
+    with learner.predicting():
+        return open_neurons(learner.net)
+
+
+def open_fraction(learner: Learner) -> float | None:
+    """The fraction of all gated neurons that is open; None where there are no gates."""
+    layers = list(open_when_predicting(learner).values())
+    return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers) if layers else None
+
+
+def open_by_layer(learner: Learner) -> dict[str, float] | None:
+    """The fraction of each gated layer's neurons that is open; None where there are no gates."""
+    return {name: float(layer.float().mean()) for name, layer in open_when_predicting(learner).items()} or None
