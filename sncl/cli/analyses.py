@@ -27,7 +27,7 @@ from sncl.cli.options import (
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.analysis.groups import SeedGroup
+    from sncl.analysis.groups import AnalysisGroup
 
 
 def analyze_perturbation(
@@ -156,8 +156,8 @@ class Shown(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
-    table: Callable[[Sequence[SeedGroup]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[SeedGroup], Path], None]
+    table: Callable[[Sequence[AnalysisGroup]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[AnalysisGroup], Path], None]
     file: Path | None
     picture: Path | None
     as_json: bool
@@ -170,7 +170,7 @@ def analyze(
     show: Shown,
     data: Path | None,
     device: str,
-) -> list[SeedGroup]:
+) -> list[AnalysisGroup]:
     """Analyse the runs, and show, write and draw what was found."""
     from sncl.cli.pictures import check_picture
     from sncl.training.checkpoint import write_json
@@ -204,7 +204,7 @@ def analyze(
 
 def of_every_run(
     folders: Sequence[Path], analysis: Callable[..., dict[str, Any]], data: Path | None, device: str
-) -> list[SeedGroup]:
+) -> list[AnalysisGroup]:
     """What an analysis says about each run, behind one progress bar each, by method and seed."""
     from sncl.analysis.groups import analysed, by_seed
     from sncl.runs.loading import load_run
