@@ -18,7 +18,7 @@ from sncl.analysis.scoring import score_tests
 from sncl.errors import SnclError
 from sncl.networks.gating.attach import gates, open_neurons, unmasked
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.training.learner import Learner
 
 THRESHOLDS = (-9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0)

@@ -27,7 +27,7 @@ def show(values: Iterable[float | None]) -> str:
 
 
 @dataclass(frozen=True)
-class AnalysisGroup:
+class SeedGroup:
     """The runs that differ in nothing but the seed."""
 
     stream: str
@@ -43,12 +43,12 @@ class AnalysisGroup:
         return [result.accuracy.get(readout) for result in self.results]
 
 
-def group(results: Iterable[Result]) -> list[AnalysisGroup]:
+def group(results: Iterable[Result]) -> list[SeedGroup]:
     """Collect results by stream, method and memory, in the order they come."""
     found: dict[tuple[str, str, int], list[Result]] = {}
     for result in results:
         found.setdefault((result.stream, result.method, result.memory), []).append(result)
-    return [AnalysisGroup(*key, tuple(members)) for key, members in found.items()]
+    return [SeedGroup(*key, tuple(members)) for key, members in found.items()]
 
 
 def readouts(results: Iterable[Result]) -> list[str]:
