@@ -3,8 +3,8 @@
 from math import sqrt
 
 import pytest
+from example_results import result
 
-from results import result
 from sncl.runs.summary import group, readouts, show, spread, table
 
 
