@@ -52,7 +52,7 @@ def analyze_perturbation(
         kind: numbers(text, f"--{kind}") for kind, text in (("absolute", absolute), ("relative", relative)) if text
     }
     options = {"sizes": sizes, "draws": draws, "rows": rows, "seed": seed}
-    show = Shown("perturbation", perturbation_table, draw_perturbation, file, picture, as_json)
+    show = Presentation("perturbation", perturbation_table, draw_perturbation, file, picture, as_json)
     analyze(perturbation, options, runs, show, data, device)
 
 
@@ -73,7 +73,7 @@ def analyze_fisher(
     from sncl.analysis.tables import fisher_table
 
     options = {"eigenvalues": eigenvalues, "rows": rows, "seed": seed}
-    show = Shown("fisher", fisher_table, draw_fisher, file, picture, as_json)
+    show = Presentation("fisher", fisher_table, draw_fisher, file, picture, as_json)
     analyze(fisher, options, runs, show, data, device)
 
 
@@ -95,7 +95,7 @@ def analyze_tsne(
     from sncl.analysis.pictures import draw_tsne
     from sncl.analysis.tables import tsne_table
 
-    show = Shown("tsne", tsne_table, draw_tsne, file, picture, as_json)
+    show = Presentation("tsne", tsne_table, draw_tsne, file, picture, as_json)
     groups = analyze(tsne, {"task": task, "rows": rows, "seed": seed}, runs, show, data, device)
     for folder in without_task([run for group in groups for run in group.runs]):
         err.print(
@@ -122,7 +122,7 @@ def analyze_calibration(
     from sncl.analysis.tables import calibration_table
 
     options = {"samples": samples, "bins": bins, "rows": rows, "seed": seed}
-    show = Shown("calibration", calibration_table, draw_calibration, file, picture, as_json)
+    show = Presentation("calibration", calibration_table, draw_calibration, file, picture, as_json)
     analyze(calibration, options, runs, show, data, device)
 
 
@@ -148,11 +148,11 @@ def analyze_sparsity(
         chosen = THRESHOLDS if thresholds is None else tuple(sorted({float(part) for part in thresholds.split(",")}))
     except ValueError as error:
         raise SnclError(f"--thresholds takes numbers with commas between them, not {thresholds!r}") from error
-    show = Shown("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
+    show = Presentation("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
     analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
 
 
-class Shown(NamedTuple):
+class Presentation(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
@@ -167,7 +167,7 @@ def analyze(
     analysis: Callable[..., dict[str, Any]],
     options: dict[str, Any],
     runs: list[Path],
-    show: Shown,
+    show: Presentation,
     data: Path | None,
     device: str,
 ) -> list[AnalysisGroup]:

@@ -57,6 +57,13 @@ class Entry:
             found |= {key: value} | values[value]
         return found
 
+    def all_names(self) -> set[str]:
+        """The names of all settings, of whatever choice."""
+        return {
+            *self.settings,
+            *(name for values in self.choices.values() for each in values.values() for name in each),
+        }
+
     def choice_of(self, key: str) -> str:
         """Which choices a setting belongs to, in words; nothing where it belongs to none."""
         owners = [

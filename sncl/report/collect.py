@@ -9,9 +9,8 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.report.log import LogLine, read_log
-from sncl.runs.experiment import EXPERIMENT, decision
+from sncl.runs.experiment import EXPERIMENT, decision, read_described
 from sncl.runs.result import RESULT, Result, read_result
-from sncl.training.checkpoint import read_json
 from sncl.training.log import LOG
 
 Notify = Callable[[str], None]
@@ -69,9 +68,7 @@ def run_folders(path: Path) -> list[Path]:
 
 def read_run(folder: Path) -> FinishedRun:
     """One finished run; an error that names the file where one is damaged."""
-    experiment, result = read_json(folder / EXPERIMENT), read_result(folder / RESULT)
-    if not isinstance(experiment, dict) or not isinstance(experiment.get("settings"), dict):
-        raise SnclError(f"{folder / EXPERIMENT} is damaged: it names no settings")
+    experiment, result = read_described(folder), read_result(folder / RESULT)
     lines = list(read_log(folder / LOG))
     losses, evaluations = (
         tuple(line for line in lines if line.get("event") == event) for event in ("losses", "evaluation")

@@ -11,13 +11,17 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from sncl.errors import SnclError
 from sncl.methods.table import Settings
 from sncl.streams.user.data import UserData
+from sncl.training.checkpoint import read_json
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
+FORMAT = 2  # of run folders; those of sncl 0.1 name none
 PATH = "path"  # where the user's data lay: written down, but another place does not make another run
 LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
@@ -51,13 +55,25 @@ class Experiment:
         return facts | {"user_data": {key: value for key, value in user_data.items() if key != PATH}}
 
     def described(self) -> dict[str, Any]:
-        """What ``experiment.json`` says: the identity, and where the user's data lay."""
-        return self.identity() | ({} if self.user_data is None else {PATH: self.user_data.path})
+        """What ``experiment.json`` says: the identity, its format, and where the user's data lay."""
+        return self.identity() | {"format": FORMAT} | ({} if self.user_data is None else {PATH: self.user_data.path})
 
     def name(self) -> str:
         """A folder name that no other experiment has."""
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
         return f"{file_name(self.stream)}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
+
+
+def read_described(folder: Path) -> dict[str, Any]:
+    """What ``experiment.json`` in ``folder`` says, without its format; a run of another version is refused."""
+    stored = read_json(folder / EXPERIMENT)
+    if not isinstance(stored, dict) or not isinstance(stored.get("settings"), dict):
+        raise SnclError(f"{folder / EXPERIMENT} is damaged: it names no settings")
+    version = stored.pop("format", None)
+    if version != FORMAT:
+        maker = "sncl 0.1" if version is None else f"another version of sncl (format {version}, here {FORMAT})"
+        raise SnclError(f"{folder} was made by {maker}, whose runs cannot be read here; choose another `out`")
+    return stored
 
 
 def file_name(stream: str) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.runs.build import make_learner, make_stream
-from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment
+from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
 from sncl.runs.perform import stored_result
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData
-from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
@@ -65,8 +65,8 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
     for name in (EXPERIMENT, CHECKPOINT):
         if not (folder / name).exists():
             raise SnclError(f"{folder} is no run folder of sncl train: it has no {name}")
-    identity = read_json(folder / EXPERIMENT)
-    path = identity.pop(PATH, None) if isinstance(identity, dict) else None
+    identity = read_described(folder)
+    path = identity.pop(PATH, None)
     state, description = read_checkpoint(folder / CHECKPOINT)
     if description.get("experiment") != identity:
         raise SnclError(f"{folder / CHECKPOINT} belongs to another experiment than {folder / EXPERIMENT}")

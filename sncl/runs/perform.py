@@ -15,11 +15,11 @@ from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
-from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment
+from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
 from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
-from sncl.training.checkpoint import read_checkpoint, read_json, write_json
+from sncl.training.checkpoint import read_checkpoint, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, open_fraction
 from sncl.training.events import Watch
@@ -85,8 +85,8 @@ def stored_result(experiment: Experiment, folder: Path) -> Result | None:
             if (folder / name).exists():
                 raise SnclError(f"{folder} holds a {name} but no {EXPERIMENT} to say of what; choose another `out`")
         return None
-    stored, ours = read_json(folder / EXPERIMENT), json.loads(json.dumps(experiment.identity()))
-    if not isinstance(stored, dict) or {key: value for key, value in stored.items() if key != PATH} != ours:
+    stored, ours = read_described(folder), json.loads(json.dumps(experiment.identity()))
+    if {key: value for key, value in stored.items() if key != PATH} != ours:
         refuse_changed_data(folder, stored, ours)
         raise SnclError(f"{folder} holds another experiment; choose another `out` or the settings it was made with")
     if not (folder / RESULT).exists():
@@ -109,9 +109,9 @@ def is_about(result: Result, experiment: Experiment) -> bool:
     )
 
 
-def refuse_changed_data(folder: Path, stored: Any, ours: dict[str, Any]) -> None:
+def refuse_changed_data(folder: Path, stored: dict[str, Any], ours: dict[str, Any]) -> None:
     """Say so, where a run differs from the one in the folder in the content of the user's data alone."""
-    user_data, theirs = ours.get("user_data"), stored.get("user_data") if isinstance(stored, dict) else None
+    user_data, theirs = ours.get("user_data"), stored.get("user_data")
     if (
         not isinstance(user_data, dict)
         or not isinstance(theirs, dict)

@@ -16,7 +16,8 @@ from sncl.networks.gating.mask import Mask
 
 MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
 MASKED = ("kl", "natural")  # gates with a mask to choose
-Table = dict[str, dict[str, dict[str, Settings]]]
+MASK_OF = " or ".join(f"gates={gates}" for gates in MASKED)
+DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
@@ -24,7 +25,7 @@ MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fif
 
 
 @cache
-def table() -> Table:
+def defaults_table() -> DefaultsTable:
     """stream -> method -> memory, or "any" -> settings."""
     return tomllib.loads(files("sncl").joinpath("defaults.toml").read_text())
 
@@ -32,9 +33,9 @@ def table() -> Table:
 def defaults(stream: str, method: str, memory: int) -> Settings:
     """The settings that differ from the method's own for this stream; those of the nearest memory in the table.
 
-    A stream without a section, such as a person's own data, takes the section ``any``.
+    A stream without a section, such as the user's data, takes the section ``any``.
     """
-    row = table().get(stream, table()["any"]).get("sgd" if method == "joint" else method, {})
+    row = defaults_table().get(stream, defaults_table()["any"]).get("sgd" if method == "joint" else method, {})
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
@@ -74,6 +75,10 @@ def resolve(
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
+    for key in given:
+        owner = MASK_OF if key in MASK else entry(method).choice_of(key)
+        if key not in known and owner and "gates" in known:
+            raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; set `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
     make_mask(chosen)  # refuses values it cannot take
     return chosen, make_method(method, chosen)

@@ -50,7 +50,7 @@ def prepare(learner: Learner, x: Inputs) -> Ready:
     learner.signature = Signature(named(first))
     learner.method.bind(learner.lr)
     net = learner.method.prepare(learner.body, seen, learner.random["gates"]).to(learner.device)
-    if learner.mask.compensate:
+    if learner.tracks_moments:
         track_moments(net)
     set_mask(net, learner.mask)
     net.train()

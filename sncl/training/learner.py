@@ -104,6 +104,7 @@ class Learner:
         check_ema(ema, self.method)
         self.ema = ema
         self._mask = mask
+        self.tracks_moments = mask.compensate > 0
         self._predicts_with_ema = True  # where there is one
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:

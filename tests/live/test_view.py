@@ -190,7 +190,7 @@ def test_small_pictures() -> None:
 
 def test_jobs_are_named_by_what_they_differ_in() -> None:
     def named(*what: tuple[str, str, int, int]) -> tuple[str, list[str]]:
-        return cli_jobs.names([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
+        return cli_jobs.run_titles([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
 
     assert named(("seq-digits", "er", 50, 3)) == ("er on seq-digits, memory 50, seed 3", [""])
     assert named(("seq-digits", "er", 50, 0), ("seq-digits", "er", 50, 1)) == (
