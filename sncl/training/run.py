@@ -19,7 +19,6 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
-from sncl.training.board import Board
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import probe
 from sncl.training.evaluate import Scores, accuracies, learned_after, open_fraction, tested_after
@@ -27,6 +26,7 @@ from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
+from sncl.training.tensorboard import Board
 
 CHECKPOINT = "checkpoint.safetensors"
 BOARD = "tensorboard"

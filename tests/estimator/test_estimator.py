@@ -263,7 +263,7 @@ def test_a_module_is_copied_and_may_have_outputs_to_spare() -> None:
         ({"settings": {"beta": 1}}, "derpp has no setting 'beta'; it takes logits, labels"),
         ({"epochs": 0}, "epochs is at least 1, not 0"),
         ({"batch_size": -1}, "batch_size is at least 1, not -1"),
-        ({"memory": 0}, "a memory holds at least 1 row, not 0"),
+        ({"memory": 0}, "at least 1 sample, not 0"),
         ({"lr": -1.0}, "positive number, not -1"),
         ({"lr": 1e9}, "the loss became (nan|inf); use a smaller lr than 1000000000.0"),
         ({"network": nn.Flatten()}, "the network Flatten has no parameters"),

@@ -226,7 +226,7 @@ def test_gem_remembers_the_task_of_every_row_and_replays_all_of_them() -> None:
     assert learner.memory.content()["task"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert "method/ended" in learner.state() and int(method.ended) == 3
     assert method.replayed_rows(0, 1) >= 12
-    with pytest.raises(SnclError, match="margin is 0 or a positive number, not -1"):
+    with pytest.raises(SnclError, match="`margin` is 0 or a positive number, not -1"):
         GEM(margin=-1, parts=2)
 
 
