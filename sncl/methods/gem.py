@@ -47,7 +47,7 @@ def multipliers(gram: NDArray[np.float64], products: NDArray[np.float64], margin
     return solution
 
 
-def project(gradient: Tensor, past: Tensor, margin: float) -> Tensor:
+def project_to_cone(gradient: Tensor, past: Tensor, margin: float) -> Tensor:
     """g~ for a gradient [parameters] and those of the past tasks [tasks, parameters].
 
     The inner products go to the host, where the small problem is solved in double precision: the one place in a step
@@ -100,7 +100,7 @@ class GEM(Method):
     def backward(self, net: Tapped, losses: Fields) -> None:
         gradient = gradient_of(net, losses["labels"])
         past = [gradient_of(net, loss) for loss in within("past", losses).values()]
-        set_gradient_vector(net, project(gradient, torch.stack(past), self.margin) if past else gradient)
+        set_gradient_vector(net, project_to_cone(gradient, torch.stack(past), self.margin) if past else gradient)
 
     def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         self.ended += 1

@@ -24,7 +24,7 @@ from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs, named, picked, pieces
 
-CHUNK = 500  # samples in one pass over a task that has ended
+SAMPLES_AT_ONCE = 500  # samples in one pass over a task that has ended
 
 
 class ICaRL(Method):
@@ -147,4 +147,4 @@ def herd(features: Tensor, count: int) -> Tensor:
 def last_features(net: Tapped, x: Inputs, transform: Callable[[Inputs], Inputs]) -> Tensor:
     """The last features of many samples, in evaluation. [rows, features]"""
     with evaluating(net):
-        return torch.cat([net(transform(part)).features[LAST].float() for part in pieces(x, CHUNK)])
+        return torch.cat([net(transform(part)).features[LAST].float() for part in pieces(x, SAMPLES_AT_ONCE)])

@@ -87,12 +87,12 @@ class Answer(NamedTuple):
     stored: bool
 
 
-Source = Iterable[Any] | Callable[[Position], Iterable[Any]]
+LiveSource = Iterable[Any] | Callable[[Position], Iterable[Any]]
 
 
 def follow(
     learner: Learner,
-    source: Source,
+    source: LiveSource,
     *,
     snapshot: str | Path | None = None,
     every: int | None = None,
@@ -123,7 +123,7 @@ def follow(
 
 
 def _followed(
-    learner: Learner, source: Source, path: Path | None, every: float, seconds: float | None
+    learner: Learner, source: LiveSource, path: Path | None, every: float, seconds: float | None
 ) -> Iterator[Answer]:
     with nullcontext() if path is None else _locked(path):
         position, score = (Position(), Score()) if path is None else _restored(learner, path)

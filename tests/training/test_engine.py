@@ -21,7 +21,7 @@ from sncl.networks.taps import Tapped
 from sncl.streams.transforms import CropFlip
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator, seeded
-from sncl.training.engine import pack, shapes, unpacked
+from sncl.training.engine import pack_drawn, shapes, unpack_drawn
 from sncl.training.learner import Learner
 from sncl.training.parallel import run_in_threads
 from sncl.training.step import Draw, StepInput
@@ -238,9 +238,9 @@ def step_input(draws: int, size: int = 5) -> StepInput:
 @pytest.mark.parametrize("draws", [0, 1, 2])
 def test_what_is_drawn_on_the_host_travels_as_one_tensor(draws: int) -> None:
     given = step_input(draws)
-    packed = pack(given.drawn())
+    packed = pack_drawn(given.drawn())
     assert packed.dtype == torch.float64 and packed.shape == (15 + 16 * draws,)
-    found = unpacked(given, packed)
+    found = unpack_drawn(given, packed)
     assert found.batch is given.batch and len(found.draws) == draws
     for ours, theirs in zip(found.drawn(), given.drawn(), strict=True):
         assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype
