@@ -47,6 +47,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
             "sncl.networks.gating.policies": ("Gating", "KL", "Natural", "Target"),
             "sncl.networks.gating.mask": ("Mask", "Moments"),
             "sncl.networks.pruning.prune": (),
+            "sncl.networks.pruning.scales": ("ChannelScale",),
             "sncl.networks.layers": ("find_sites", "named_sites", "Site"),
             "sncl.networks.taps": ("Tapped", "Activations"),
             "sncl.networks.mlp": ("MLP", "dense"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from written import code, table
 
 from sncl.methods.table import METHODS, make
-from sncl.runs.settings import table as shipped
+from sncl.runs.settings import defaults_table as shipped
 from sncl.streams.benchmarks import SCENARIOS, STREAMS
 from sncl.streams.user.spec import FORMS
 

@@ -49,7 +49,7 @@ class Chosen(NamedTuple):
             err.print(f"{self.stream}: {tasks}{split}, {epochs}, network {self.user_data.network}")
 
 
-def choose(
+def choose_stream(
     stream: str,
     cut: str | None,
     target: str | None,

@@ -12,14 +12,14 @@ import typer
 
 from sncl.cli.console import err, out, print_json, print_table
 from sncl.cli.options import JsonOption, PictureOption, ReportOption
-from sncl.cli.reports import check, tell
+from sncl.cli.reports import check_outputs, report_on
 
 if TYPE_CHECKING:
     from sncl.runs.job import Job
 
-METHODS = ("sgd", "er", "derpp", "sncl")
-STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
-MEMORY = 100
+DEMO_METHODS = ("sgd", "er", "derpp", "sncl")
+DEMO_STREAMS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
+DEMO_MEMORY = 100
 
 
 def demo_command(
@@ -32,11 +32,11 @@ def demo_command(
     """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
     from sncl.cli.jobs import run_jobs
     from sncl.cli.pictures import check_picture, draw
-    from sncl.runs.summary import table
+    from sncl.runs.summary import results_table
 
     if picture is not None:
         check_picture(picture)
-    check(report)
+    check_outputs(report)
     with working_folder(folder) as place:
         jobs = demo_jobs(seeds, place)
         results = run_jobs(jobs, err)
@@ -44,12 +44,12 @@ def demo_command(
             print_json({"runs": [result.to_json() for result in results]})
         else:
             for stream in dict.fromkeys(result.stream for result in results):
-                print_table(*table([result for result in results if result.stream == stream]))
+                print_table(*results_table([result for result in results if result.stream == stream]))
                 out.print()
         if picture is not None:
             draw(results, picture)
             err.print(f"picture: {picture}")
-        tell([job.folder for job in jobs], report)
+        report_on([job.folder for job in jobs], report)
 
 
 def demo_jobs(seeds: int, folder: Path) -> list[Job]:
@@ -58,9 +58,9 @@ def demo_jobs(seeds: int, folder: Path) -> list[Job]:
     from sncl.runs.plan import plan
 
     return [
-        Job(plan(stream, method, memory=MEMORY, seed=seed, device="cpu"), folder / f"{stream}-{method}-{seed}")
-        for stream in STREAMS
-        for method in METHODS
+        Job(plan(stream, method, memory=DEMO_MEMORY, seed=seed, device="cpu"), folder / f"{stream}-{method}-{seed}")
+        for stream in DEMO_STREAMS
+        for method in DEMO_METHODS
         for seed in range(seeds)
     ]
 

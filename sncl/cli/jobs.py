@@ -11,14 +11,14 @@ from rich.console import Console
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, live
 from sncl.runs.experiment import Experiment
-from sncl.runs.job import Job, Report, work
+from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
 from sncl.training.parallel import cores, run_all, run_in_threads
 
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
 
 
-def names(experiments: Sequence[Experiment]) -> tuple[str, list[str]]:
+def run_titles(experiments: Sequence[Experiment]) -> tuple[str, list[str]]:
     """What the experiments have in common, and what each of them is beside that, in words."""
     memories = {each.memory for each in experiments} - {0}  # methods without one do not make it worth telling
     shared = {
@@ -38,9 +38,9 @@ def names(experiments: Sequence[Experiment]) -> tuple[str, list[str]]:
     return heading, [words(each.method, each.stream, each.memory, each.seed, False) for each in experiments]
 
 
-def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, Report], Any] = work) -> list[Any]:
+def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, JobReport], Any] = work) -> list[Any]:
     """Run all jobs, as many at once as there are cores, behind a live view of them where there is a terminal."""
-    heading, titles = names([job.experiment for job in jobs])
+    heading, titles = run_titles([job.experiment for job in jobs])
     if len(jobs) > 1:
         heading = f"{len(jobs)} runs" + (f": {heading}" if heading else "")
     view = LiveView(heading, [Followed(title) for title in titles])

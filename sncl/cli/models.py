@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +28,7 @@ def export_command(
 
     From images as they are stored to logits; compared on the test data, and measured, before it is written.
     """
-    from sncl.export import account_file, account_table, choose_format, export
+    from sncl.export import account_file, choose_format, export
     from sncl.runs.loading import load_run
 
     if onnx and torch_program:
@@ -47,7 +47,14 @@ def export_command(
         sys.exit(INTERRUPTED)
     if as_json:
         print_json(found)
-        return
+    else:
+        show_account(found, written)
+
+
+def show_account(found: dict[str, Any], written: Path) -> None:
+    """Print what was exported, how large and how fast it is, and where it lies."""
+    from sncl.export import account_table
+
     print_table(*account_table(found, written.name))
     out.print()
     out.print(found["summary"], soft_wrap=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sncl.errors import SnclError
 from sncl.evaluation.metrics import mean as over_tasks
 from sncl.runs.result import Result
-from sncl.runs.summary import READOUT_TITLES, group, readouts, spread
+from sncl.runs.summary import READOUT_TITLES, by_seeds, readouts, spread
 
 
 def check_picture(path: Path) -> None:
@@ -32,7 +32,7 @@ def draw(results: list[Result], path: Path) -> None:
     figure, axes = pyplot.subplots(1, len(streams), figsize=(3.4 * len(streams), 3.2), squeeze=False)
     for panel, stream in zip(axes[0], streams, strict=True):
         members = [result for result in results if result.stream == stream]
-        for row in group(members):
+        for row in by_seeds(members):
             curves = [
                 [over_tasks(known[: t + 1]) for t, known in enumerate(result.accuracy_matrix)] for result in row.results
             ]

@@ -11,10 +11,10 @@ import typer
 from sncl.cli.console import err, say
 
 
-def check(report: Path | None, tensorboard: bool = False) -> None:
+def check_outputs(report: Path | None, tensorboard: bool = False) -> None:
     """Refuse a report or a log that could not be written, before the runs."""
     if tensorboard:
-        from sncl.training.board import check_tensorboard
+        from sncl.training.tensorboard import check_tensorboard
 
         check_tensorboard()
     if report is not None:
@@ -23,7 +23,7 @@ def check(report: Path | None, tensorboard: bool = False) -> None:
         check_report(report)
 
 
-def tell(folders: Iterable[Path], report: Path | None) -> None:
+def report_on(folders: Iterable[Path], report: Path | None) -> None:
     """Write the report that was asked for."""
     if report is not None:
         from sncl.report import write_report
@@ -40,4 +40,4 @@ def report_command(
 
     Runs that differ in nothing but the seed are shown as mean and deviation; unfinished ones are left out.
     """
-    tell(runs, file)
+    report_on(runs, file)

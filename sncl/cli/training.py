@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose, from_file
+from sncl.cli.choosing import choose_stream, from_file
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -30,7 +30,7 @@ from sncl.cli.options import (
     TasksOption,
     TensorboardOption,
 )
-from sncl.cli.reports import check, tell
+from sncl.cli.reports import check_outputs, report_on
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def train_command(
     from sncl.runs.plan import plan
 
     numbers = seeds_asked(seed, seeds)
-    check(report, tensorboard)
-    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
+    check_outputs(report, tensorboard)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
         plan,
@@ -103,8 +103,8 @@ def train_command(
     chosen.tell(jobs[0].experiment)
     for note in notes:
         err.print(note)
-    show(jobs, run_jobs(jobs, err), seeds is not None, as_json)
-    tell([job.folder for job in jobs], report)
+    show_results(jobs, run_jobs(jobs, err), seeds is not None, as_json)
+    report_on([job.folder for job in jobs], report)
 
 
 def seeds_asked(seed: int | None, seeds: int | None) -> Sequence[int]:
@@ -144,12 +144,12 @@ def notes_before(jobs: Sequence[Job], memory: int | None) -> list[str]:
     return notes
 
 
-def show(jobs: Sequence[Job], results: Sequence[Result], several: bool, as_json: bool) -> None:
+def show_results(jobs: Sequence[Job], results: Sequence[Result], several: bool, as_json: bool) -> None:
     """Print the results as a table or as JSON, and say where the runs are."""
-    from sncl.runs.summary import table
+    from sncl.runs.summary import results_table
 
     if as_json:
         print_json({"runs": [result.to_json() for result in results]} if several else results[0].to_json())
         return
-    print_table(*table(results))
+    print_table(*results_table(results))
     err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))

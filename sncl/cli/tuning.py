@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose
+from sncl.cli.choosing import choose_stream
 from sncl.cli.console import INTERRUPTED, err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sncl.tuning.search import Search
     from sncl.tuning.trial import Trial
 
-SHOWN = 10  # of the best trials
+SHOWN_TRIALS = 10  # of the best trials
 
 
 def tune_command(
@@ -74,7 +74,7 @@ def tune_command(
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
-    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
     sought = plan_search(
         chosen.stream,
         method,
@@ -96,7 +96,7 @@ def tune_command(
     except KeyboardInterrupt:
         err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
         sys.exit(INTERRUPTED)
-    show(sought, found, written, as_json)
+    show_trials(sought, found, written, as_json)
 
 
 def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tuple[Path, Path]:
@@ -114,7 +114,7 @@ def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tupl
     return journal, written
 
 
-def show(sought: Search, found: list[Trial], written: Path, as_json: bool) -> None:
+def show_trials(sought: Search, found: list[Trial], written: Path, as_json: bool) -> None:
     """Print the best trials as a table or all of them as JSON; an error if none was complete."""
     from sncl.tuning.trial import count_states, ranking
 
@@ -134,7 +134,7 @@ def show(sought: Search, found: list[Trial], written: Path, as_json: bool) -> No
             f"{trial.seconds:.1f}",
             *(str(trial.params[key]) for key in sought.space),
         ]
-        for trial in best[:SHOWN]
+        for trial in best[:SHOWN_TRIALS]
     ]
     states = ", ".join(f"{number} {state}" for state, number in count_states(found).items())
     print_table(headings, cells)

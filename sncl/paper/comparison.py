@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sncl.paper.records import TableRow
-from sncl.paper.tables import PAPER_SEEDS, VARIANTS, Published, printed_readouts
+from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Published, printed_readouts
 from sncl.runs.summary import READOUT_TITLES, show, spread
 
 Command = Callable[[str, Sequence[TableRow]], str]  # which reproduces these rows of a table
@@ -74,7 +74,7 @@ def mark(ours: Sequence[float], paper: Published) -> str:
     return "better" if mean > paper.mean else "worse"
 
 
-def compare(table: str, row: TableRow) -> list[Comparison]:
+def compare_row(table: str, row: TableRow) -> list[Comparison]:
     """One comparison for each read-out the row has, or will have."""
     present = {*row.cell.paper, *(readout for record in row.records.values() for readout in record["accuracy"])}
     found = []
@@ -88,7 +88,7 @@ def compare(table: str, row: TableRow) -> list[Comparison]:
     return found
 
 
-def open_neurons(row: TableRow) -> float | None:
+def open_share(row: TableRow) -> float | None:
     """The mean part of all gates that is open at the end; None where there are no gates."""
     fractions = [record["active_fraction"] for record in row.records.values()]
     known = [fraction for fraction in fractions if fraction is not None]
@@ -97,7 +97,7 @@ def open_neurons(row: TableRow) -> float | None:
 
 def text(each: Comparison) -> list[str]:
     """The comparison under the ``HEADINGS``."""
-    row, paper, fraction = each.row, each.paper, open_neurons(each.row)
+    row, paper, fraction = each.row, each.paper, open_share(each.row)
     deviation = f" ± {paper.deviation:.2f}" if paper and paper.deviation is not None else ""
     return [
         row.cell.title,
@@ -123,11 +123,11 @@ def ema_variants(each: Comparison) -> dict[str, list[float]]:
     return found
 
 
-def by_stream(table: str, rows: Sequence[TableRow]) -> dict[str, list[list[str]]]:
+def lines_by_stream(table: str, rows: Sequence[TableRow]) -> dict[str, list[list[str]]]:
     """The lines of each stream's table."""
     found: dict[str, list[list[str]]] = {}
     for row in rows:
-        found.setdefault(row.cell.stream, []).extend(text(each) for each in compare(table, row))
+        found.setdefault(row.cell.stream, []).extend(text(each) for each in compare_row(table, row))
     return found
 
 
@@ -136,7 +136,7 @@ def open_commands(table: str, rows: Sequence[TableRow], command: Command) -> lis
     return list(dict.fromkeys(command(table, [row]) for row in rows if row.missing()))
 
 
-def as_json(table: str, rows: Sequence[TableRow], command: Command) -> dict[str, Any]:
+def comparison_json(table: str, rows: Sequence[TableRow], command: Command) -> dict[str, Any]:
     """Everything the table shows, as numbers."""
     return {
         "table": table,
@@ -154,14 +154,14 @@ def as_json(table: str, rows: Sequence[TableRow], command: Command) -> dict[str,
                 "paper": each.paper._asdict() if each.paper else None,
                 "difference": each.difference,
                 "mark": each.mark or None,
-                "open_neurons": open_neurons(row),
+                "open_neurons": open_share(row),
                 "accuracy_variants": {
                     way: dict(zip(("mean", "deviation"), spread(numbers), strict=True))
                     for way, numbers in ema_variants(each).items()
                 },
             }
             for row in rows
-            for each in compare(table, row)
+            for each in compare_row(table, row)
         ],
         "open": open_commands(table, rows, command),
     }
@@ -172,12 +172,12 @@ def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Seq
     parts = [f"# {TABLE_TITLES.get(table, table)}", INTRODUCTION.format(table=table, seeds=PAPER_SEEDS)]
     if table in NOTES:
         parts.append(NOTES[table])
-    streams = {stream: [row for row in rows if row.cell.stream == stream] for stream in by_stream(table, rows)}
-    parts.append(console(command(table, members) for members in streams.values()))
-    if table in VARIANTS:
-        parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in VARIANTS[table].items()))
-    for stream, lines in by_stream(table, rows).items():
-        parts += [f"## {stream}", grid(HEADINGS, lines)]
+    streams = {stream: [row for row in rows if row.cell.stream == stream] for stream in lines_by_stream(table, rows)}
+    parts.append(console_block(command(table, members) for members in streams.values()))
+    if table in SNCL_VARIANTS:
+        parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in SNCL_VARIANTS[table].items()))
+    for stream, lines in lines_by_stream(table, rows).items():
+        parts += [f"## {stream}", markdown_table(HEADINGS, lines)]
     parts += ["## Made by", "\n".join(makers(rows)) or "Nothing yet."]
     if failed:
         parts += ["## Failed", "\n".join(f"- `{name}`" for name in failed)]
@@ -188,7 +188,7 @@ def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Seq
             + f": {len(row.missing())} of {row.wanted()} seeds"
             for row in missing
         )
-        parts += ["## Open", titles, console(open_commands(table, missing, command))]
+        parts += ["## Open", titles, console_block(open_commands(table, missing, command))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -206,11 +206,11 @@ def makers(rows: Sequence[TableRow]) -> list[str]:
     return [f"- {count} run{'s' if count > 1 else ''} on {maker}" for maker, count in sorted(counts.items())]
 
 
-def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     rule = ["---"] * len(headings)
     return "\n".join("| " + " | ".join(line) + " |" for line in (headings, rule, *lines))
 
 
-def console(commands: Iterable[str]) -> str:
+def console_block(commands: Iterable[str]) -> str:
     return "\n".join(["```console", *commands, "```"])

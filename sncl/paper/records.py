@@ -21,14 +21,14 @@ from sncl.training.checkpoint import write_atomically
 Record = dict[str, Any]
 Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
 
-NAMES = ("stream", "method", "memory", "seed")
+RUN_NAMES = ("stream", "method", "memory", "seed")
 DECIDING = ("settings", "epochs", "tasks", "protocol")
 MADE_BY = ("device", "precision", "engine", "versions")
 MEASURED = (
     *("steps", "accuracy", "forgetting", "bwt", "fwt"),
     *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", "accuracy_variants"),
 )
-FIELDS = (*NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
+FIELDS = (*RUN_NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,21 @@ class TableRow:
         return max([self.seeds, *(seed + 1 for seed in self.records)])
 
 
-def rounded(value: Any) -> Any:
+def rounded_floats(value: Any) -> Any:
     """All floats in it with four digits behind the point."""
     if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
+        return {key: rounded_floats(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [rounded(each) for each in value]
+        return [rounded_floats(each) for each in value]
     return round(value, 4) if isinstance(value, float) else value
 
 
-def record(result: Result) -> Record:
+def results_line(result: Result) -> Record:
     """What a results file keeps of ``result.json``. Settings are not rounded: they have to agree exactly."""
     return (
-        {key: getattr(result, key) for key in NAMES}
+        {key: getattr(result, key) for key in RUN_NAMES}
         | {key: getattr(result.manifest, key) for key in (*DECIDING, *MADE_BY)}
-        | {key: rounded(getattr(result, key)) for key in MEASURED}
+        | {key: rounded_floats(getattr(result, key)) for key in MEASURED}
     )
 
 
@@ -75,8 +75,8 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
         if not (path.parent / RESULT).exists():
             continue
         try:
-            experiment, found = read_described(path.parent), record(read_result(path.parent / RESULT))
-            if any(found[key] != experiment[key] for key in NAMES):
+            experiment, found = read_described(path.parent), results_line(read_result(path.parent / RESULT))
+            if any(found[key] != experiment[key] for key in RUN_NAMES):
                 continue
         except (SnclError, KeyError, TypeError):
             continue
@@ -128,7 +128,7 @@ def read_lines(path: Path) -> list[Record]:
 
 def of_lines(lines: Iterable[Record]) -> Iterator[tuple[str, Record]]:
     for line in lines:
-        decided = {key: line[key] for key in (*NAMES, *DECIDING)} | {"validation": 0.0}
+        decided = {key: line[key] for key in (*RUN_NAMES, *DECIDING)} | {"validation": 0.0}
         yield decision(decided), line
 
 

@@ -12,14 +12,14 @@ from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.paper.comparison import Command, markdown
 from sncl.paper.records import Known, Record, TableRow, known, of_lines, read_lines, write_lines
-from sncl.paper.tables import PAPER_SEEDS, VARIANTS, Cell, cells, values
+from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Cell, cells, values
 from sncl.runs.experiment import Experiment, decision
-from sncl.runs.job import Job, Report, work
+from sncl.runs.job import Job, JobReport, work
 from sncl.runs.plan import plan
 from sncl.training.checkpoint import write_atomically
 
 Planned = list[tuple[Cell, Experiment]]
-Attempt = Callable[[Job, Report], str | None]
+Attempt = Callable[[Job, JobReport], str | None]
 RunJobs = Callable[[list[Job], Attempt], Sequence[str | None]]
 Note = Callable[[str], None]
 NAMED_FAILURES = 3  # runs that fail for the same reason and are named
@@ -100,7 +100,7 @@ def missing_jobs(rows: Sequence[TableRow], runs: Path, data: Path | None, tensor
     return list(jobs.values())
 
 
-def attempt(job: Job, report: Report) -> str | None:
+def attempt(job: Job, report: JobReport) -> str | None:
     """Perform a job; in words, why it failed."""
     try:
         work(job, report)
@@ -158,8 +158,9 @@ def write_table(
         there = known(request.runs, lines)
         rows = gather(plans, request.seeds, there)
         everything = with_earlier(request, rows, lines, there)
+        text = page(everything)
         write_lines(results / f"{request.table}.jsonl", everything)
-        write_atomically(results / f"{request.table}.md", page(everything).encode())
+        write_atomically(results / f"{request.table}.md", text.encode())
     current = {decision(row.experiment.identity()) for row in everything}
     if stale := sum(what not in current for what, _ in of_lines(lines)):
         note(f"note: lines of {request.table}.jsonl left out because settings have changed: {stale}")
@@ -181,7 +182,7 @@ def with_earlier(request: Request, rows: list[TableRow], lines: Sequence[Record]
     wider = cells(
         request.table,
         every("stream", values()[request.table]),
-        () if request.table in VARIANTS else every("method", METHODS),
+        () if request.table in SNCL_VARIANTS else every("method", METHODS),
         memories - {0},
     )
     others = [row for row in gather(planned(wider, request.device), 0, there) if row.records and row.cell not in asked]

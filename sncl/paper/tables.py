@@ -33,7 +33,7 @@ def with_only(*parts: str) -> dict[str, str]:
 
 
 # The paper counts the labels of the memory (alpha) to FER. "+labels" and "+features", which it has not, take FER apart.
-VARIANTS: dict[str, dict[str, dict[str, str]]] = {
+SNCL_VARIANTS: dict[str, dict[str, dict[str, str]]] = {
     "ablation": {
         "baseline": with_only(),
         "+labels": with_only("alpha"),
@@ -99,7 +99,7 @@ def published_for(stream: str, method: str, memory: int, settings: Settings) -> 
     if method == "sncl":
         shipped = METHODS[method].settings | defaults(stream, method, memory)
         if (off := switched_off(settings)) != switched_off(shipped):
-            variants = VARIANTS["ablation"].items()
+            variants = SNCL_VARIANTS["ablation"].items()
             rows = [("ablation", title) for title, changes in variants if changes.keys() & OFF.keys() == off]
     found = [published(table, stream, row, memory) for table, row in rows if stream in values()[table]]
     return next((each for each in found if each), {})
@@ -131,15 +131,15 @@ def cells(
     for stream in streams:
         if stream not in values()[table]:
             raise SnclError(f"{table} has no stream {stream!r}; it has {', '.join(values()[table])}")
-    if methods and table in VARIANTS:
+    if methods and table in SNCL_VARIANTS:
         raise SnclError(f"the rows of {table} are variants of sncl; `method` is for table1 and table2")
     for memory in memories:
         if memory < 1:
             raise SnclError(f"`memory` is at least 1 sample, not {memory}")
     for method in methods:
         entry(method)
-    if table in VARIANTS:
-        rows = [(title, title, "sncl", settings) for title, settings in VARIANTS[table].items()]
+    if table in SNCL_VARIANTS:
+        rows = [(title, title, "sncl", settings) for title, settings in SNCL_VARIANTS[table].items()]
     else:
         chosen = methods or USUAL_METHODS
         rows = [(method, each.title, method, {}) for method, each in METHODS.items() if method in chosen]

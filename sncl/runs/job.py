@@ -12,7 +12,7 @@ from sncl.runs.result import Result
 from sncl.training.events import Moment, sparingly
 from sncl.training.run import CHECKPOINT_SECONDS
 
-Report = Callable[[Moment | None], None]  # None: the job has ended
+JobReport = Callable[[Moment | None], None]  # None: the job has ended
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Job:
     tensorboard: bool = False
 
 
-def work(job: Job, report: Report) -> Result:
+def work(job: Job, report: JobReport) -> Result:
     """Perform one job and report on it now and then, not every step, and when it ends, well or not."""
     watch = sparingly(report)
 

@@ -15,25 +15,25 @@ RESULT = "result.json"
 WRITTEN_AGAIN = "move it away to have it written again"
 Accuracies = list[float | None]  # accuracy in percent by task; None where it was not measured
 
-Kind = type | tuple[type, ...]
-NUMBER: Kind = (int, float)
-OPTIONAL_NUMBER: Kind = (int, float, type(None))
-OPTIONAL_DICT: Kind = (dict, type(None))
-OPTIONAL_LIST: Kind = (list, type(None))
+JsonKind = type | tuple[type, ...]
+NUMBER: JsonKind = (int, float)
+OPTIONAL_NUMBER: JsonKind = (int, float, type(None))
+OPTIONAL_DICT: JsonKind = (dict, type(None))
+OPTIONAL_LIST: JsonKind = (list, type(None))
 
-MEASURE_KINDS: dict[str, Kind] = {
+MEASURE_KINDS: dict[str, JsonKind] = {
     "accuracy": NUMBER,
     "accuracy_matrix": list,
     "untrained": OPTIONAL_LIST,
     **dict.fromkeys(("forgetting", "bwt", "fwt"), OPTIONAL_NUMBER),
 }
-MANIFEST_KINDS: dict[str, Kind] = {
+MANIFEST_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("protocol", "data", "device", "precision", "engine"), str),
     **dict.fromkeys(("versions", "settings"), dict),
     **dict.fromkeys(("threads", "epochs", "tasks"), int),
     "validation": NUMBER,
 }
-RESULT_KINDS: dict[str, Kind] = {
+RESULT_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("stream", "method", "scored_on"), str),
     **dict.fromkeys(("memory", "seed", "steps", "parameters", "memory_bytes_per_sample"), int),
     "seconds": NUMBER,
@@ -152,7 +152,7 @@ class Result:
         return found
 
 
-def expect(facts: Any, kinds: dict[str, Kind]) -> dict[str, Any]:
+def expect(facts: Any, kinds: dict[str, JsonKind]) -> dict[str, Any]:
     """The values under these keys, each of its kind; one that may be None may also be absent."""
     if not isinstance(facts, dict):
         raise ValueError("it holds no result")
@@ -166,12 +166,12 @@ def expect(facts: Any, kinds: dict[str, Kind]) -> dict[str, Any]:
 def measures_from(facts: Any) -> Measures:
     found = Measures(**expect(facts, MEASURE_KINDS))
     rows = facts["accuracy_matrix"]
-    if not rows or not all(isinstance(row, list) and len(row) == len(rows[0]) and is_row(row) for row in rows):
+    if not rows or not all(isinstance(row, list) and len(row) == len(rows[0]) and is_accuracies(row) for row in rows):
         raise ValueError("it holds no matrix of accuracies")
     return found
 
 
-def is_row(values: list[Any]) -> bool:
+def is_accuracies(values: list[Any]) -> bool:
     return all(value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in values)
 
 

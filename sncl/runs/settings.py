@@ -17,7 +17,7 @@ from sncl.networks.gating.mask import Mask
 MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
 MASKED = ("kl", "natural")  # gates with a mask to choose
 MASK_OF = " or ".join(f"gates={gates}" for gates in MASKED)
-Table = dict[str, dict[str, dict[str, Settings]]]
+DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
@@ -25,7 +25,7 @@ MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fif
 
 
 @cache
-def table() -> Table:
+def defaults_table() -> DefaultsTable:
     """stream -> method -> memory, or "any" -> settings."""
     return tomllib.loads(files("sncl").joinpath("defaults.toml").read_text())
 
@@ -33,9 +33,9 @@ def table() -> Table:
 def defaults(stream: str, method: str, memory: int) -> Settings:
     """The settings that differ from the method's own for this stream; those of the nearest memory in the table.
 
-    A stream without a section, such as a person's own data, takes the section ``any``.
+    A stream without a section, such as the user's data, takes the section ``any``.
     """
-    row = table().get(stream, table()["any"]).get("sgd" if method == "joint" else method, {})
+    row = defaults_table().get(stream, defaults_table()["any"]).get("sgd" if method == "joint" else method, {})
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]

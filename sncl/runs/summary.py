@@ -43,7 +43,7 @@ class SeedGroup:
         return [result.accuracy.get(readout) for result in self.results]
 
 
-def group(results: Iterable[Result]) -> list[SeedGroup]:
+def by_seeds(results: Iterable[Result]) -> list[SeedGroup]:
     """Collect results by stream, method and memory, in the order they come."""
     found: dict[tuple[str, str, int], list[Result]] = {}
     for result in results:
@@ -57,13 +57,13 @@ def readouts(results: Iterable[Result]) -> list[str]:
     return [readout for readout in READOUT_TITLES if readout in present]
 
 
-def table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+def results_table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """Headings and cells: accuracy by read-out, forgetting, open neurons and time."""
     shown = readouts(results)
     headings = ["stream", "method", "memory", "seeds", *(READOUT_TITLES[readout] for readout in shown)]
     headings += ["forgetting", "open", "seconds"]
     cells = []
-    for row in group(results):
+    for row in by_seeds(results):
         fractions = [result.active_fraction for result in row.results if result.active_fraction is not None]
         cells.append(
             [

@@ -24,7 +24,7 @@ from sncl.runs.build import make_stream
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import Result
-from sncl.runs.summary import table
+from sncl.runs.summary import results_table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.events import Moment
@@ -259,7 +259,7 @@ def test_the_table_shows_every_word_even_in_a_pipe(sncl: Sncl, tmp_path: Path) -
     done = sncl(*SHORT, "--out", "run")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     headings, row = done.out.splitlines()
-    assert re.split(r"\s{2,}", headings.strip()) == table([Result.from_json(result)])[0]
+    assert re.split(r"\s{2,}", headings.strip()) == results_table([Result.from_json(result)])[0]
     accuracies = [f"{result['accuracy'][readout]:.2f}" for readout in ("class_il", "task_il")]
     assert row.split()[:6] == ["seq-digits", "ER", "200", "1", *accuracies]
     assert done.err == "run folder: run\n"
@@ -314,8 +314,8 @@ def test_several_seeds_are_the_single_runs_bit_for_bit(sncl: Sncl, tmp_path: Pat
 
 @pytest.mark.slow
 def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "STREAMS", ("seq-digits",))
-    monkeypatch.setattr(demo, "METHODS", ("sgd", "sncl"))
+    monkeypatch.setattr(demo, "DEMO_STREAMS", ("seq-digits",))
+    monkeypatch.setattr(demo, "DEMO_METHODS", ("sgd", "sncl"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = sncl("demo", "--seeds", "1", "--picture", "demo.png")
     assert done.code == 0

@@ -7,12 +7,10 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from in_order import one_by_one
 from rich.console import Console
 
 from sncl.cli import jobs as cli_jobs
@@ -190,15 +188,9 @@ def test_small_pictures() -> None:
 # --- real runs -------------------------------------------------------------------------------------------------------
 
 
-def one_by_one(
-    function: Callable[..., Any], jobs: Sequence[Any], workers: int, watch: Callable[..., None]
-) -> list[Any]:
-    return [function(job, partial(watch, number)) for number, job in enumerate(jobs)]
-
-
 def test_jobs_are_named_by_what_they_differ_in() -> None:
     def named(*what: tuple[str, str, int, int]) -> tuple[str, list[str]]:
-        return cli_jobs.names([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
+        return cli_jobs.run_titles([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
 
     assert named(("seq-digits", "er", 50, 3)) == ("er on seq-digits, memory 50, seed 3", [""])
     assert named(("seq-digits", "er", 50, 0), ("seq-digits", "er", 50, 1)) == (

@@ -5,13 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from sncl.errors import SnclError
 from sncl.runs.experiment import EXPERIMENT
 from sncl.runs.loading import Trained, load_run
 from sncl.runs.result import RESULT
-from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.evaluate import accuracies
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
@@ -36,21 +34,6 @@ def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, pla
 
 def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def test_a_run_from_before_a_setting_was_added_loads_with_its_neutral_value(
-    runs: Path, gated: Trained, tmp_path: Path
-) -> None:
-    folder = tmp_path / "old"
-    shutil.copytree(runs / "sncl-0", folder)
-    tensors, description = read_checkpoint(folder / CHECKPOINT)
-    older = json.loads((folder / EXPERIMENT).read_text())
-    for settings in (older["settings"], description["experiment"]["settings"]):
-        del settings["handover"], settings["cut"]
-    (folder / EXPERIMENT).write_text(json.dumps(older))
-    write_checkpoint(folder / CHECKPOINT, tensors, description)
-    x, _ = gated.stream.test(0)
-    assert torch.equal(load_run(folder, device="cpu").learner.logits(x, 0), gated.learner.logits(x, 0))
 
 
 def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ FLUSH_SECONDS = 10  # until TensorBoard can see what was written
 def check_tensorboard() -> None:
     """Refuse to write what could not be written, before the runs."""
     if find_spec("tensorboard") is None:
-        raise SnclError("--tensorboard needs the package tensorboard: pip install sncl[tensorboard]")
+        raise SnclError("`tensorboard` needs the package tensorboard: pip install sncl[tensorboard]")
 
 
 def await_next_second(folder: Path) -> None:
@@ -69,7 +69,7 @@ class Board:
     def losses(self, step: int, rows: int, values: dict[str, float], memory: tuple[int, int] | None) -> None:
         """A line of losses behind ``step`` steps, and the speed since the last one.
 
-        ``rows`` were learned since the run was started or resumed; ``memory`` holds so many rows of so many.
+        ``rows`` were learned since the run was started or resumed; ``memory`` holds so many samples of so many.
         """
         now = time.monotonic()
         for name, value in values.items():
