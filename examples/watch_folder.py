@@ -4,8 +4,8 @@
 
 Every file is a batch, taken in the order of the names:
 
-- `.npz` with the arrays `x` [rows, features] and, where there are labels, `y` [rows];
-- `.csv` without a header: numbers, the label in the last column, which is empty for rows without one.
+- `.npz` with the arrays `x` [samples, features] and, where there are labels, `y` [samples];
+- `.csv` without a header: numbers, the label in the last column, which is empty for samples without one.
 
 Whoever writes a file gives it its name when it is complete (write `.part`, then rename), and a name that sorts behind
 those before it, such as a number or a time. Files are only read; what has been learned may be deleted.
@@ -96,7 +96,7 @@ def main() -> None:
     )
     for answer in answers:
         score = "no labels yet" if answer.recent is None else f"{100 * answer.recent:.1f} % right lately"
-        print(f"{answer.position.token}: {len(answer.predicted)} rows, {score}", flush=True)
+        print(f"{answer.position.token}: {len(answer.predicted)} samples, {score}", flush=True)
 
 
 if __name__ == "__main__":
