@@ -13,17 +13,17 @@ import torch
 from blobs import CLASSES, FEATURES, batches
 from torch import Tensor, nn
 
-from sncl.methods.table import METHODS, make
+from sncl.methods.table import METHODS, Settings, make
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
-from sncl.runs.settings import Settings, table
+from sncl.runs.settings import MASK, defaults_table, known_settings, make_mask
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.learner import Learner
 
 SCALED: dict[str, Any] = {"lr": 0.02, "replay": 8, "memory": 20}
 IMAGE = (3, 8, 8)
 
-UNLISTED: dict[str, Settings] = {"sncl with a reserve": {"reserve": 0.3}}  # kinds of gates that no row has
+POLICIES = METHODS["sncl"].choices["gates"]  # those that no row has run with their usual settings
 
 
 class Shipped(NamedTuple):
@@ -37,7 +37,9 @@ class Shipped(NamedTuple):
     def form(self) -> tuple[Any, ...]:
         """Which parts are on: texts as they are, numbers by their sign."""
         chosen = sorted((self.settings | self.options).items())
-        signs = ((name, value if isinstance(value, str) else (value > 0) - (value < 0)) for name, value in chosen)
+        signs = (
+            (name, (value > 0) - (value < 0) if isinstance(value, (int, float)) else value) for name, value in chosen
+        )
         return (self.method, *signs)
 
     def learner(self, net: nn.Module | None = None, **more: Any) -> Learner:
@@ -54,25 +56,32 @@ class Shipped(NamedTuple):
         return [(x.reshape(-1, *shape) / 4, y) for x, y in made]  # numbers about as large as those of images
 
 
+def _sign(value: Any) -> Any:
+    return (value > 0) - (value < 0) if isinstance(value, int | float) else value
+
+
 def shipped(method: str, stream: str, row: Settings) -> Shipped:
-    """A row of the table. A text may name layers, so such a row gets the kind of network its stream has."""
-    settings = METHODS[method].settings | {key: row[key] for key in row if key in METHODS[method].settings}
+    """A row of the table. One that names layers gets the kind of network its stream has."""
+    every = known_settings(method, row, {})
+    settings = {key: every[key] for key in METHODS[method].settings_with(every)}
     known = signature(Learner).parameters
     options = {key: row[key] for key in row if key in known and key not in settings and key not in SCALED}
-    has_text = any(isinstance(value, str) for value in row.values())
-    return Shipped(method, settings, options, has_text and stream in STREAMS and STREAMS[stream].network != "mlp")
+    if any(key in row for key in MASK):
+        options["mask"] = make_mask(every)
+    named = "features" in row or "layers" in row
+    return Shipped(method, settings, options, named and stream in STREAMS and STREAMS[stream].network != "mlp")
 
 
 def every_row() -> dict[str, Shipped]:
     """The distinct rows of the table by method, stream and memory; a method without a row has its usual settings."""
     found = {
         f"{method} {stream} {memory}": shipped(method, stream, row)
-        for stream, methods in table().items()
+        for stream, methods in defaults_table().items()
         for method, memories in methods.items()
         for memory, row in memories.items()
     }
-    found |= {name: Shipped(name.split()[0], METHODS["sncl"].settings | extra, {}) for name, extra in UNLISTED.items()}
-    found |= {method: Shipped(method, dict(entry.settings), {}) for method, entry in METHODS.items()}
+    found |= {f"sncl {gates}": shipped("sncl", "any", {"gates": gates}) for gates in POLICIES}
+    found |= {method: shipped(method, "any", {}) for method in METHODS}
     return distinct(found, lambda each: (each.method, str(each.settings), str(each.options), each.resnet))
 
 
