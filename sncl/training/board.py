@@ -28,7 +28,7 @@ FLUSH_SECONDS = 10  # until TensorBoard can see what was written
 def check_tensorboard() -> None:
     """Refuse to write what could not be written, before the runs."""
     if find_spec("tensorboard") is None:
-        raise SnclError("--tensorboard needs the package tensorboard: pip install sncl[tensorboard]")
+        raise SnclError("`tensorboard` needs the package tensorboard: pip install sncl[tensorboard]")
 
 
 def await_next_second(folder: Path) -> None:
