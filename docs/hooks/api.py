@@ -37,6 +37,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         {
             "sncl.networks.gating.gate": ("Gate", "attach_gates", "gates", "open_neurons", "sampling", "unmasked"),
             "sncl.networks.pruning.prune": (),
+            "sncl.networks.pruning.scales": ("ChannelScale",),
             "sncl.networks.layers": ("find_sites", "named_sites", "Site"),
             "sncl.networks.taps": ("Tapped", "Activations"),
             "sncl.networks.mlp": ("MLP", "dense"),

@@ -14,7 +14,7 @@ from sncl.runs.summary import spread
 
 
 @dataclass(frozen=True)
-class SeedGroup:
+class AnalysisGroup:
     """Runs that differ in nothing but the seed; ``summary`` has mean and standard deviation of every measure."""
 
     title: str
@@ -33,7 +33,7 @@ def analysed(run: Trained, found: dict[str, Any]) -> dict[str, Any]:
     return {"run": str(run.folder), **ours, "accuracy": accuracy, "experiment": identity, **found}
 
 
-def by_seed(runs: Sequence[dict[str, Any]]) -> list[SeedGroup]:
+def by_seed(runs: Sequence[dict[str, Any]]) -> list[AnalysisGroup]:
     """The runs by experiment, in the order they come.
 
     A seed twice is an error, since it would count twice, and so are several streams, which cannot be compared.
@@ -49,7 +49,7 @@ def by_seed(runs: Sequence[dict[str, Any]]) -> list[SeedGroup]:
         members.append(run)
     titles = distinct([members[0]["experiment"] for members in found.values()])
     return [
-        SeedGroup(title, tuple(members), over_seeds([run["measures"] for run in members]))
+        AnalysisGroup(title, tuple(members), over_seeds([run["measures"] for run in members]))
         for title, members in zip(titles, found.values(), strict=True)
     ]
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from sncl.analysis.samples import TrainingSamples, samples_of_tests
+from sncl.analysis.scoring import score_tests
 from sncl.errors import SnclError
-from sncl.evaluation.accuracy import READOUTS, correct
 from sncl.methods.terms import label_losses
 from sncl.networks.gating.attach import gates
 from sncl.runs.loading import Trained
@@ -79,20 +79,12 @@ def moved(parameters: Mapping[str, nn.Parameter], directions: Fields, size: floa
 
 def measure(run: Trained, training: Iterable[tuple[Tensor, Tensor]], tests: list[tuple[Tensor, Tensor]]) -> Fields:
     """Losses over the training and the test samples and the accuracies in percent, as one number each."""
-    learner, stream = run.learner, run.stream
-    losses = [label_losses(learner.logits(x), y).double() for x, y in training]
-    scores: dict[str, list[float]] = {f"accuracy/{readout}": [] for readout in READOUTS[stream.scenario]}
-    tested = []
-    for task, (x, y) in enumerate(tests):
-        logits = learner.logits(x)
-        tested.append(label_losses(logits, y).double().mean())
-        for readout in READOUTS[stream.scenario]:
-            right = int(correct(logits, y, stream.groups[task], readout))
-            scores[f"accuracy/{readout}"].append(100 * right / len(y))
+    losses = [label_losses(run.learner.logits(x), y).double() for x, y in training]
+    loss, accuracy = score_tests(run, tests)
     return {
         "train_loss": torch.cat(losses).mean(),
-        "test_loss": torch.stack(tested).mean(),
-        **{name: torch.tensor(sum(values) / len(values), dtype=torch.float64) for name, values in scores.items()},
+        "test_loss": loss,
+        **{f"accuracy/{readout}": torch.tensor(value, dtype=torch.float64) for readout, value in accuracy.items()},
     }
 
 

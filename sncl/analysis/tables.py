@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sncl.analysis.groups import SeedGroup
+from sncl.analysis.groups import AnalysisGroup
 from sncl.runs.summary import READOUT_TITLES
 
 Cells = tuple[list[str], list[list[str]]]
@@ -19,7 +19,7 @@ def show_measure(value: dict[str, float] | None, seeds: int, digits: int = 3) ->
     return f"{mean} ± {value['std']:.2g}" if seeds > 1 else mean
 
 
-def perturbation_table(groups: Sequence[SeedGroup]) -> Cells:
+def perturbation_table(groups: Sequence[AnalysisGroup]) -> Cells:
     readout = next(key for key in groups[0].summary["absolute"][0] if key.startswith("accuracy/"))
     headings = ["method", "seeds", "noise", "size", "training loss", "test loss"]
     headings.append(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
@@ -33,7 +33,7 @@ def perturbation_table(groups: Sequence[SeedGroup]) -> Cells:
     return headings, cells
 
 
-def fisher_table(groups: Sequence[SeedGroup]) -> Cells:
+def fisher_table(groups: Sequence[AnalysisGroup]) -> Cells:
     headings = ["method", "seeds", "rows", "trace", "relative trace", "of gates", "largest eigenvalues"]
     cells = []
     for each in groups:
@@ -46,7 +46,7 @@ def fisher_table(groups: Sequence[SeedGroup]) -> Cells:
     return headings, cells
 
 
-def tsne_table(groups: Sequence[SeedGroup]) -> Cells:
+def tsne_table(groups: Sequence[AnalysisGroup]) -> Cells:
     headings = ["method", "seeds", "rows", "separation of classes", "drift since the task"]
     cells = []
     for each in groups:
@@ -55,7 +55,7 @@ def tsne_table(groups: Sequence[SeedGroup]) -> Cells:
     return headings, cells
 
 
-def calibration_table(groups: Sequence[SeedGroup]) -> Cells:
+def calibration_table(groups: Sequence[AnalysisGroup]) -> Cells:
     measures = {
         "accuracy": "accuracy, %",
         "negative_log_likelihood": "NLL",
@@ -72,6 +72,21 @@ def calibration_table(groups: Sequence[SeedGroup]) -> Cells:
     return headings, cells
 
 
-def sample_count(group: SeedGroup, key: str) -> str:
+def sparsity_table(groups: Sequence[AnalysisGroup]) -> Cells:
+    readouts = list(groups[0].summary["unmasked"])
+    titles = [f"{READOUT_TITLES[readout.partition('/')[2]]}, %" for readout in readouts]
+    headings = ["method", "seeds", "threshold", "open neurons, %", *titles]
+    cells = []
+    for each in groups:
+        seeds = len(each.runs)
+        dense = [show_measure(each.summary["unmasked"].get(readout), seeds) for readout in readouts]
+        cells.append([each.title, str(seeds), "no mask", "100", *dense])
+        for point in each.summary["thresholds"]:
+            values = [show_measure(point.get(key), seeds) for key in ("open", *readouts)]
+            cells.append([each.title, str(seeds), f"{point['threshold']['mean']:g}", *values])
+    return headings, cells
+
+
+def sample_count(group: AnalysisGroup, key: str) -> str:
     counts: list[Any] = sorted({run[key] for run in group.runs})
     return " to ".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])

@@ -12,7 +12,7 @@ from sncl.runs.build import make_learner, make_stream
 from sncl.runs.experiment import Experiment
 from sncl.streams.arrange import arrange
 from sncl.streams.benchmarks import STREAMS
-from sncl.streams.datasets.sources import Source
+from sncl.streams.datasets.sources import Dataset
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner
@@ -43,7 +43,7 @@ def random_stream(experiment: Experiment) -> Stream:
     draw = generator(experiment.seed, "bench")
     images = torch.randint(256, (train, *shape), dtype=torch.uint8, generator=draw)
     labels = torch.randint(classes, (train,), generator=draw)
-    source = Source("random", images, labels, images[:test], labels[:test], classes)
+    source = Dataset("random", images, labels, images[:test], labels[:test], classes)
     batch_size = int(experiment.settings["batch_size"])
     stream = arrange(experiment.stream, benchmark, source, experiment.seed, batch_size, experiment.tasks)
     return stream.to(experiment.device)

@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from sncl import __version__
-from sncl.cli.analyses import analyze_calibration, analyze_fisher, analyze_perturbation, analyze_tsne
+from sncl.cli.analyses import (
+    analyze_calibration,
+    analyze_fisher,
+    analyze_perturbation,
+    analyze_sparsity,
+    analyze_tsne,
+)
 from sncl.cli.console import INTERRUPTED, err
 from sncl.cli.demo import demo_command
 from sncl.cli.inventory import data_fetch, data_inventory, list_names
@@ -92,6 +98,7 @@ for name, analysis in (
     ("fisher", analyze_fisher),
     ("tsne", analyze_tsne),
     ("calibration", analyze_calibration),
+    ("sparsity", analyze_sparsity),
 ):
     analyze_app.command(name)(analysis)
 app.add_typer(analyze_app, name="analyze")

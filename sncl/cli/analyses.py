@@ -27,7 +27,7 @@ from sncl.cli.options import (
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.analysis.groups import SeedGroup
+    from sncl.analysis.groups import AnalysisGroup
 
 
 def analyze_perturbation(
@@ -126,12 +126,38 @@ def analyze_calibration(
     analyze(calibration, options, runs, show, data, device)
 
 
+def analyze_sparsity(
+    runs: RunsArgument,
+    thresholds: Annotated[
+        str | None, typer.Option(help="Log lambda from which on neurons are closed: numbers up to 0, with commas")
+    ] = None,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Open neurons and accuracy of runs of SNCL under many thresholds: sparsity is a choice of evaluation."""
+    from sncl.analysis.pictures import draw_sparsity
+    from sncl.analysis.sparsity import THRESHOLDS, sparsity
+    from sncl.analysis.tables import sparsity_table
+
+    try:
+        chosen = THRESHOLDS if thresholds is None else tuple(sorted({float(part) for part in thresholds.split(",")}))
+    except ValueError as error:
+        raise SnclError(f"--thresholds takes numbers with commas between them, not {thresholds!r}") from error
+    show = Presentation("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
+    analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
+
+
 class Presentation(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
-    table: Callable[[Sequence[SeedGroup]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[SeedGroup], Path], None]
+    table: Callable[[Sequence[AnalysisGroup]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[AnalysisGroup], Path], None]
     file: Path | None
     picture: Path | None
     as_json: bool
@@ -144,7 +170,7 @@ def analyze(
     show: Presentation,
     data: Path | None,
     device: str,
-) -> list[SeedGroup]:
+) -> list[AnalysisGroup]:
     """Analyse the runs, and show, write and draw what was found."""
     from sncl.cli.pictures import check_picture
     from sncl.training.checkpoint import write_json
@@ -178,7 +204,7 @@ def analyze(
 
 def of_every_run(
     folders: Sequence[Path], analysis: Callable[..., dict[str, Any]], data: Path | None, device: str
-) -> list[SeedGroup]:
+) -> list[AnalysisGroup]:
     """What an analysis says about each run, behind one progress bar each, by method and seed."""
     from sncl.analysis.groups import analysed, by_seed
     from sncl.runs.loading import load_run

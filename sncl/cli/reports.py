@@ -14,7 +14,7 @@ from sncl.cli.console import err, say
 def check_outputs(report: Path | None, tensorboard: bool = False) -> None:
     """Refuse a report or a log that could not be written, before the runs."""
     if tensorboard:
-        from sncl.training.board import check_tensorboard
+        from sncl.training.tensorboard import check_tensorboard
 
         check_tensorboard()
     if report is not None:

@@ -16,7 +16,7 @@ READOUTS: dict[str, tuple[Readout, ...]] = {
 
 
 def correct(logits: Tensor, y: Tensor, group: Tensor, readout: Readout) -> Tensor:
-    """How many rows are right. ``group`` bool [classes] are the classes of the test task.
+    """How many samples are right. ``group`` bool [classes] are the classes of the test task.
 
     Task-IL is told the task, so only its classes compete; every other setting lets all output units compete.
     """

@@ -1,1 +1,1 @@
-"""A fixed number of remembered rows, and the rules that say which rows may enter."""
+"""A fixed number of remembered samples, and the rules that say which samples may enter."""

@@ -1,7 +1,7 @@
-"""Which of the rows that pass by enter the memory, and whose slot they take.
+"""Which of the samples that pass by enter the memory, and whose slot they take.
 
-An admission answers with one slot for every incoming row; the memory's capacity stands for "not admitted". The random
-numbers are given, so that an admission is a pure function and a resumed run decides as the unbroken one.
+An admission answers with one slot for every incoming sample; the memory's capacity stands for "not admitted". The
+random numbers are given, so that an admission is a pure function and a resumed run decides as the unbroken one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sncl.tensors.transfer import upload
 
 
 class Count(NamedTuple):
-    """What a memory has counted: rows offered in all and since the last boundary, and slots filled at that boundary."""
+    """What a memory has counted: samples offered in all and in this task, and slots filled when the last task ended."""
 
     capacity: int
     seen: int = 0
@@ -27,11 +27,11 @@ class Count(NamedTuple):
 
 
 def reservoir_slots(seen: int, capacity: int, uniform: Tensor) -> Tensor:
-    """Vitter's algorithm R for a whole batch: fill first; then row n takes slot floor(u * (n + 1)) if there is one.
+    """Vitter's algorithm R for a whole batch: fill first; then sample n takes slot floor(u * (n + 1)) if there is one.
 
-    ``uniform`` holds one number in [0, 1) per row. Computed on the host: it needs nothing the device knows.
+    ``uniform`` holds one number in [0, 1) per sample. Computed on the host: it needs nothing the device knows.
     """
-    number = seen + torch.arange(uniform.shape[0])  # how many rows came before each
+    number = seen + torch.arange(uniform.shape[0])  # how many samples came before each
     drawn = (uniform * (number + 1)).long()
     return torch.where(number < capacity, number, drawn.clamp(max=capacity))
 
@@ -44,19 +44,19 @@ class Admission(ABC):
     device.
     """
 
-    #: fields the rule reads from the memory and the incoming rows
+    #: fields the rule reads from the memory and the incoming samples
     reads: tuple[str, ...] = ()
 
     @abstractmethod
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
-        """One slot per incoming row, the capacity for a row that is not admitted. [rows]"""
+        """One slot per incoming sample, the capacity for a sample that is not admitted. [rows]"""
 
     def admits_none(self, count: Count, uniform: Tensor) -> bool:
-        """Whether it is plain that no row of a batch with these numbers can enter: the usual case in a long stream."""
+        """Whether these numbers already tell that no sample of a batch enters: the usual case in a long stream."""
         return False
 
     def filled(self, count: Count) -> int:
-        """How many slots hold a row: the first ones. Usually every row is taken while there is room."""
+        """How many slots hold a sample: the first ones. Usually every sample is taken while there is room."""
         return min(count.seen, count.capacity)
 
     def drawable(self, count: Count) -> int:
@@ -65,12 +65,12 @@ class Admission(ABC):
 
 
 def thins_all(count: Count, uniform: Tensor) -> bool:
-    """Whether a full reservoir lets none of these rows in: even the least number would not, if it were the first's."""
+    """Whether a full reservoir admits none of these samples: not even the least number, had it come first."""
     return count.seen >= count.capacity and float(uniform[:, 0].min()) * (count.seen + 1) >= count.capacity
 
 
 class Reservoir(Admission):
-    """Every row ever seen is in the memory with equal probability (Vitter, 1985)."""
+    """Every sample ever seen is in the memory with equal probability (Vitter, 1985)."""
 
     def admits_none(self, count: Count, uniform: Tensor) -> bool:
         return thins_all(count, uniform)
@@ -87,12 +87,12 @@ class PerTask(Admission):
 
     def __init__(self, parts: int) -> None:
         if parts < 1:
-            raise SnclError(f"parts is how many tasks share the memory: at least 1, not {parts}")
+            raise SnclError(f"`parts` is how many tasks share the memory: at least 1, not {parts}")
         self.parts = parts
 
     def slots(self, stored: Fields, incoming: Fields, count: Count, uniform: Tensor) -> Tensor:
         if count.base >= count.capacity:
-            raise SnclError(f"the memory's {self.parts} parts are all taken; set parts= to how many tasks will come")
+            raise SnclError(f"the memory's {self.parts} parts are all taken; set `parts` to how many tasks will come")
         share = self._share(count)
         slots = reservoir_slots(count.in_task, share, uniform[:, 0])
         return torch.where(slots < share, count.base + slots, count.capacity)
@@ -120,11 +120,11 @@ class AtBoundaries(Admission):
 class LossAwareReservoir(Admission):
     """Algorithm 1 of the paper (LRS): balanced over classes, and over easy and hard samples inside each class.
 
-    Incoming rows are thinned as a reservoir would thin them; the survivors and the stored rows are sorted by loss
+    Incoming samples are thinned as a reservoir would thin them; the survivors and the stored samples are sorted by loss
     within their class, and every class keeps its share by picking at even intervals over the sorted losses.
 
     Open in the paper, and chosen here: the thinning (without it every batch would replace most of the memory); a class
-    with fewer rows than its share keeps them all, and the others share what it leaves; the odd slots of a share that
+    with fewer samples than its share keeps them all, and the others share what it leaves; the odd slots of a share that
     is no whole number go to classes in turn from a random start; the even intervals have a random offset.
     """
 
@@ -165,14 +165,15 @@ class LossAwareReservoir(Admission):
 
 
 def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
-    """How many rows each class keeps, as equal as the classes' sizes allow, ``capacity`` in all. [classes]
+    """How many samples each class keeps, as equal as the classes' sizes allow, ``capacity`` in all. [classes]
 
     Every class keeps min(its size, level); the level is as high as the capacity allows. What is left over is less than
-    one row for each class above the level and goes to these in turn, starting at the fraction ``turn`` of their list.
+    one sample for each class above the level and goes to these in turn, starting at the fraction ``turn`` of their
+    list.
     """
     ordered = counts.sort().values
     classes = counts.shape[0]
-    below = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])  # rows in the smaller classes
+    below = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])  # samples in the smaller classes
     larger = classes - torch.arange(classes, device=counts.device)  # classes from here on
     levels = (capacity - below) // larger
     level = levels.gather(0, (ordered > levels).int().argmax(0, keepdim=True))  # the first class that does not fit
@@ -185,10 +186,11 @@ def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
 
 
 def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn: float) -> Tensor:
-    """Which of the rows stay when ``capacity`` of them may: balanced classes, even intervals over sorted losses.
+    """Which of the samples stay when ``capacity`` of them may: balanced classes, even intervals over sorted losses.
 
-    Within a class of n rows that keeps q, the row of rank i stays when floor((i + 1) q / n + offset) steps up. How many
-    classes there are is not asked, which would stall a GPU: there is room for as many as rows, the others are empty.
+    Within a class of n samples that keeps q, the sample of rank i stays when floor((i + 1) q / n + offset) steps up.
+    How many classes there are is not asked, which would stall a GPU: there is room for as many as samples, the others
+    are empty.
     """
     rows = label.shape[0]
     if rows <= capacity:
@@ -209,7 +211,7 @@ def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn
 
 
 def by_class_and_loss(label: Tensor, loss: Tensor) -> Tensor:
-    """The rows in the order of their class, inside a class of their loss; of equal losses the first row first."""
+    """The samples in the order of their class, inside a class of their loss; of equal losses the first sample first."""
     rows = label.shape[0]
     if label.is_cuda or rows > 2**20 or int(label.max()) >= 2**11:
         order = loss.argsort(stable=True)

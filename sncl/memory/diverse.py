@@ -1,4 +1,4 @@
-"""A memory of rows whose gradients differ: admission by score, for GSS."""
+"""A memory of samples whose gradients differ: admission by score, for GSS."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sncl.tensors.transfer import upload
 
 
 class GradientDiverse(Admission):
-    """Rows of low ``score`` push out rows of high score; both are 1 + the largest cosine to some remembered gradients.
+    """Samples of low ``score`` replace samples of high score: 1 + the largest cosine to some remembered gradients.
 
     The memory fills up first. Then a batch is considered only if its ``batch_score`` is below 1, that is if it pulls
-    against all it was compared with. Each of its rows, with score c, meets one slot, drawn in proportion to the stored
-    scores, and takes it with probability s / (s + c), where s is the score of the row that is there.
+    against all it was compared with. Each of its samples, with score c, meets one slot, drawn in proportion to the
+    stored scores, and takes it with probability s / (s + c), where s is the score of the sample that is there.
 
-    All rows of a batch meet the memory as the batch found it (filled up by its first rows, if it was not full). Offered
-    one by one, a row could also meet one admitted just before; here it meets it only by drawing the same slot, and of
-    rows that take one slot the latest stays.
+    All samples of a batch meet the memory as the batch found it (filled up by its first samples, if it was not full).
+    Offered one by one, a sample could also meet one admitted just before; here it meets it only by drawing the same
+    slot, and of samples that take one slot the latest stays.
 
     Reference: Aljundi et al., *Gradient based sample selection for online continual learning*, NeurIPS 2019.
     """

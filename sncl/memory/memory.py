@@ -1,4 +1,4 @@
-"""The episodic memory: a fixed number of rows of named tensors on the device."""
+"""The episodic memory: a fixed number of samples, as named tensors on the device."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sncl.tensors.transfer import upload
 
 
 class Memory:
-    """At most ``capacity`` rows; which fields they have is decided by the first rows that are admitted.
+    """At most ``capacity`` samples; which fields they have is decided by the first samples that are admitted.
 
     Everything random comes in as numbers drawn on the host, so how full the memory is and whether a batch admits
-    anything is known there without asking the device. Behind the last row lies a spare one: rows that a device decided
-    not to admit are written there. ``precision`` says what a field is kept in: its name and type -> type.
+    anything is known there without asking the device. Behind the last slot lies a spare one: samples that a device
+    decided not to admit are written there. ``precision`` says what a field is kept in: its name and type -> type.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Memory:
         precision: Callable[[str, torch.dtype], torch.dtype] | None = None,
     ) -> None:
         if capacity < 1:
-            raise SnclError(f"a memory holds at least 1 row, not {capacity}")
+            raise SnclError(f"`memory` is at least 1 sample, not {capacity}")
         self.admission = admission
         self.device = torch.device(device)
         self.precision = precision or (lambda name, dtype: dtype)
@@ -42,11 +42,11 @@ class Memory:
 
     @property
     def fields(self) -> Fields:
-        """The tensors the rows lie in, each [capacity, ...]."""
+        """The tensors the samples lie in, each [capacity, ...]."""
         return {name: stored[: self.capacity] for name, stored in self._rows.items()}
 
     def __len__(self) -> int:
-        """How many rows are stored."""
+        """How many samples are stored."""
         return self.admission.filled(self.count)
 
     @property
@@ -55,7 +55,7 @@ class Memory:
         return self.admission.drawable(self.count)
 
     def drawable_after(self, rows: int) -> int:
-        """How many there will be when so many more rows have been offered."""
+        """How many there will be when so many more samples have been offered."""
         count = self.count
         return self.admission.drawable(count._replace(seen=count.seen + rows, in_task=count.in_task + rows))
 
@@ -67,18 +67,18 @@ class Memory:
         return uniform[: self.drawable].topk(min(wanted, self.drawable), largest=False, sorted=False).indices
 
     def sample(self, slots: Tensor) -> Fields:
-        """The rows in these slots, which stay named by their ``slot``."""
+        """The samples in these slots, which stay named by their ``slot``."""
         slots = upload(slots, self.device)
         return {name: stored.index_select(0, slots) for name, stored in self._rows.items()} | {"slot": slots}
 
     def refresh(self, values: Fields) -> None:
-        """Overwrite fields of the rows named by ``slot``."""
+        """Overwrite fields of the samples named by ``slot``."""
         for name, value in values.items():
             if name != "slot":
                 self._rows[name].index_copy_(0, values["slot"], value.to(self._rows[name].dtype))
 
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
-        """Offer a batch to the memory; of rows that claim one slot the latest stays, as if they had come singly."""
+        """Offer a batch to the memory; of samples that claim one slot the latest stays, as if they had come singly."""
         if not self._rows:
             self._allocate(incoming)
         arrived, count = rows(incoming), self.count
@@ -93,7 +93,7 @@ class Memory:
     def replace(self, content: Fields) -> None:
         """Hold exactly these samples from now on; the task they were chosen at has ended."""
         if rows(content) > self.capacity:
-            raise SnclError(f"{rows(content)} rows do not fit into a memory of {self.capacity}")
+            raise SnclError(f"{rows(content)} samples do not fit into a memory of {self.capacity}")
         self._allocate(content)
         for name, value in content.items():
             self._rows[name][: len(value)] = value
@@ -105,7 +105,7 @@ class Memory:
             self._rows[name] = torch.cat([value, torch.zeros_like(value[:1])]).to(self._rows[name])
 
     def content(self) -> Fields:
-        """The stored rows."""
+        """The stored samples."""
         return {name: stored[: len(self)] for name, stored in self.fields.items()}
 
     def _write(self, incoming: Fields, slots: Tensor) -> None:
@@ -116,7 +116,7 @@ class Memory:
             if taken.numel() == 0:
                 return
             source, taken = upload(winner[taken], self.device), upload(taken, self.device)
-        else:  # not asked how many there are, which would stall a GPU: the others go to the spare row
+        else:  # not asked how many there are, which would stall a GPU: the others go to the spare slot
             source, taken = rank, torch.where(winner[slots] == rank, slots, self.capacity)
         for name, stored in self._rows.items():
             stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
@@ -124,7 +124,7 @@ class Memory:
     def _allocate(self, incoming: Fields) -> None:
         missing = [name for name in self.admission.reads if name not in incoming]
         if missing:
-            raise SnclError(f"this memory's admission needs {missing[0]!r} of every row, which the method leaves out")
+            raise SnclError(f"this memory's admission needs {missing[0]!r} of every sample; the method leaves it out")
         self._rows = {
             name: torch.zeros(
                 (self.capacity + 1, *value.shape[1:]), dtype=self.precision(name, value.dtype), device=self.device
@@ -133,7 +133,7 @@ class Memory:
         }
 
     def bytes_per_row(self) -> int:
-        """What one remembered row costs, all fields together."""
+        """What one remembered sample costs, all fields together."""
         return sum(stored.element_size() * stored[0].numel() for stored in self.fields.values())
 
     def state(self) -> Fields:

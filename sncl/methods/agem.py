@@ -31,7 +31,7 @@ class Projected(Method):
     """The step both forms of A-GEM make; they differ in what is remembered.
 
     Batch and replay run as two passes even where one would do: each loss is differentiated by itself, and behind a
-    joined pass both would go back through all rows.
+    joined pass both would go back through all samples.
     """
 
     draws = 1

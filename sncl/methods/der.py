@@ -12,7 +12,7 @@ class DER(Method):
     """loss = CE(now) + ``logits`` * MSE(f(x'), z') + ``labels`` * CE(f(x''), y'').
 
     (x', z') and (x'', y'') are two independent draws; z' are the logits of the very pass that trained on the sample,
-    on its augmented view. ``labels=0`` is DER and draws once, otherwise it is DER++. In the paper that introduced them
+    on the augmented image. ``labels=0`` is DER and draws once, otherwise it is DER++. In the paper that introduced them
     ``logits`` is called alpha and ``labels`` beta.
 
     Reference: Buzzega et al., *Dark Experience for General Continual Learning*, NeurIPS 2020.

@@ -2,7 +2,7 @@ r"""Online EWC: weights that mattered for past tasks are held near their old val
 
     L = CE(now) + strength * sum_i F_i (theta_i - theta*_i)^2
 
-and when a task ends, with the mean over its rows,
+and when a task ends, with the mean over its samples,
 
     F <- decay * F + mean_n p(y_n | x_n) (d log p(y_n | x_n) / d theta)^2,    theta* <- theta
 
@@ -32,8 +32,8 @@ class OEWC(Method):
 
     As in the code behind the published numbers and not in the papers: no factor 1/2, and the observed label's gradient
     weighted by its probability, where the Fisher information has the expectation over all labels. Where this differs
-    from that code: the network is in evaluation mode while the Fisher information is taken, so that a row's gradient
-    is its own under BatchNorm too, and the mean is over the rows that are there.
+    from that code: the network is in evaluation mode while the Fisher information is taken, so that a sample's gradient
+    is its own under BatchNorm too, and the mean is over the samples that are there.
     """
 
     needs_boundaries = True
@@ -62,7 +62,7 @@ class OEWC(Method):
         )
 
     def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
-        chunk = max(1, (CHUNK_ON_GPU if self.fisher.is_cuda else CHUNK) // self.fisher.numel())  # rows
+        chunk = max(1, (CHUNK_ON_GPU if self.fisher.is_cuda else CHUNK) // self.fisher.numel())  # samples
         found = torch.zeros_like(self.fisher)
         for x, y in zip(pieces(inputs(end.rows), chunk), end.rows["y"].split(chunk), strict=True):
             found += squared_gradients(net, end.transform(x), y)
@@ -80,9 +80,9 @@ class OEWC(Method):
 def squared_gradients(net: Tapped, x: Inputs, y: Tensor) -> Tensor:
     """sum_n p(y_n | x_n) (d log p(y_n | x_n) / d theta)^2 in evaluation mode. [parameters]
 
-    The gradient of a linear layer's weight for one row is the outer product of the gradient d at its output and its
-    input a. Its square is that of d^2 and a^2, and the sum over rows is one matrix product: nothing of the size of
-    rows times parameters is made. A network with other parameters takes its rows' gradients one by one.
+    The gradient of a linear layer's weight for one sample is the outer product of the gradient d at its output and its
+    input a. Its square is that of d^2 and a^2, and the sum over samples is one matrix product: nothing of the size of
+    samples times parameters is made. A network with other parameters takes its samples' gradients one by one.
     """
     calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 

@@ -1,4 +1,4 @@
-r"""GEM: a step may raise the loss of no past task, as far as their remembered rows can tell.
+r"""GEM: a step may raise the loss of no past task, as far as their remembered samples can tell.
 
     g~ = g + G'v,   v = argmin 1/2 v'(G G' + ridge I) v + (G g)'v   over v >= margin
 
@@ -47,7 +47,7 @@ def multipliers(gram: NDArray[np.float64], products: NDArray[np.float64], margin
     return solution
 
 
-def project(gradient: Tensor, past: Tensor, margin: float) -> Tensor:
+def project_to_cone(gradient: Tensor, past: Tensor, margin: float) -> Tensor:
     """g~ for a gradient [parameters] and those of the past tasks [tasks, parameters].
 
     The inner products go to the host, where the small problem is solved in double precision: the one place in a step
@@ -64,11 +64,11 @@ def project(gradient: Tensor, past: Tensor, margin: float) -> Tensor:
 
 
 class GEM(Method):
-    """All remembered rows of past tasks take part in every step; each task has one of ``parts`` equal parts.
+    """All remembered samples of past tasks take part in every step; each task has one of ``parts`` equal parts.
 
     The part of a task is a random sample of it. Each past task has a forward pass of its own, which serves networks
-    with BatchNorm and, with many tasks or rows, is faster than one joined pass with a batched way back: there, every
-    task's gradient goes through the rows of all. How many rows each task has is read by the host.
+    with BatchNorm and, with many tasks or samples, is faster than one joined pass with a batched way back: there, every
+    task's gradient goes through the samples of all. How many samples each task has is read by the host.
     """
 
     capturable = False
@@ -78,7 +78,7 @@ class GEM(Method):
     def __init__(self, margin: float, parts: int) -> None:
         super().__init__()
         if not margin >= 0:
-            raise SnclError(f"margin is 0 or a positive number, not {margin}")
+            raise SnclError(f"`margin` is 0 or a positive number, not {margin}")
         self.margin = margin
         self.admission = PerTask(parts)
         self.register_buffer("ended", torch.zeros((), dtype=torch.int64))
@@ -100,7 +100,7 @@ class GEM(Method):
     def backward(self, net: Tapped, losses: Fields) -> None:
         gradient = gradient_of(net, losses["labels"])
         past = [gradient_of(net, loss) for loss in within("past", losses).values()]
-        set_gradient_vector(net, project(gradient, torch.stack(past), self.margin) if past else gradient)
+        set_gradient_vector(net, project_to_cone(gradient, torch.stack(past), self.margin) if past else gradient)
 
     def at_boundary(self, net: Tapped, end: TaskEnd) -> Fields | None:
         self.ended += 1

@@ -1,4 +1,4 @@
-"""Gradients of single rows, all rows at once (``torch.func``), and gradients as one flat vector."""
+"""Gradients of single samples, all samples at once (``torch.func``), and gradients as one flat vector."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sncl.tensors.fields import Fields, Inputs, mapped, pieces
 
 
 def per_sample_gradients(net: Tapped, x: Inputs, y: Tensor) -> Fields:
-    """The gradient of every row's cross-entropy: name of a trained parameter -> [rows, *shape].
+    """The gradient of every sample's cross-entropy: name of a trained parameter -> [rows, *shape].
 
-    In evaluation mode, where a row's loss is its own. The result is as large as ``rows`` networks: chunk the rows.
+    In evaluation mode, where a sample's loss is its own. The result is as large as ``rows`` networks: chunk the
+    samples.
     """
     parameters = {name: value.detach() for name, value in net.body.named_parameters() if value.requires_grad}
     fixed = {name: value.detach() for name, value in net.body.named_parameters() if not value.requires_grad}
@@ -27,7 +28,7 @@ def per_sample_gradients(net: Tapped, x: Inputs, y: Tensor) -> Fields:
     with evaluating(net):
         try:
             gradients: Fields = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
-        except RuntimeError:  # a network that looks at values, as those of language do, takes its rows one by one
+        except RuntimeError:  # a network that looks at values, as those of language do, takes its samples one by one
             single = pieces(x, 1)
             each = [grad(loss)(parameters, mapped(_first, row), y[number]) for number, row in enumerate(single)]
             gradients = {name: torch.stack([row[name] for row in each]) for name in parameters}

@@ -1,9 +1,9 @@
-r"""GSS (greedy): experience replay from a memory whose rows pull the network in directions as different as possible.
+r"""GSS (greedy): experience replay from a memory whose samples pull the network in directions as different as possible.
 
     score(row) = 1 + max over c of cos(g_row, g_c)
 
-g is the gradient of a row's loss and c runs over a few rows drawn from the memory; the batch as a whole is scored by
-its mean gradient. Low scores are rare directions. What they decide is :class:`sncl.memory.diverse.GradientDiverse`.
+g is the gradient of a sample's loss and c runs over a few samples drawn from the memory; the batch as a whole is scored
+by its mean gradient. Low scores are rare directions. What they decide is :class:`sncl.memory.diverse.GradientDiverse`.
 
 Reference: Aljundi et al., *Gradient based sample selection for online continual learning*, NeurIPS 2019.
 """
@@ -21,13 +21,13 @@ from sncl.methods.terms import joined, label_losses
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, Inputs, inputs, pieces
 
-ALONE = 0.1  # the score of rows that come while there is nothing to compare them with
-ROWS_AT_ONCE = 64  # gradients of single rows are as large as the network, each
+ALONE = 0.1  # the score of samples that come while there is nothing to compare them with
+ROWS_AT_ONCE = 64  # gradients of single samples are as large as the network, each
 SMALLEST = 1e-6  # scores are weights in a draw, so none is zero
 
 
 def scores(net: Tapped, now: Fields, drawn: Fields) -> tuple[Tensor, Tensor]:
-    """The score of every row [rows] and of the batch as a whole []."""
+    """The score of every sample [rows] and of the batch as a whole []."""
     theirs = _gradients(net, inputs(drawn), drawn["y"])  # one [compared, parameters] for each parameter of the network
     products, lengths, sums = [], [], [torch.zeros_like(part[0]) for part in theirs]
     for x, y in zip(pieces(inputs(now), ROWS_AT_ONCE), now["y"].split(ROWS_AT_ONCE), strict=True):
@@ -58,9 +58,9 @@ def _lengths(gradients: list[Tensor]) -> Tensor:
 
 
 class GSS(Method):
-    """loss = CE over the batch and one replayed batch, in a single mean; rows are scored against ``compared`` others.
+    """loss = CE over the batch and a replayed batch, in a single mean; samples are scored against ``compared`` others.
 
-    Scores are those of the weights the batch arrives at, and of the view of each image that is learned; the code the
+    Scores are those of the weights the batch arrives at, and of each image as it was augmented; the code the
     published numbers come from scores behind the update. Gradients are taken in evaluation mode.
     """
 
@@ -70,7 +70,7 @@ class GSS(Method):
     def __init__(self, compared: int) -> None:
         super().__init__()
         if compared < 1:
-            raise SnclError(f"compared is how many remembered rows a row is compared with: at least 1, not {compared}")
+            raise SnclError(f"`compared` is how many samples each is compared with: at least 1, not {compared}")
         self.compared = compared
         self.admission = GradientDiverse()
 

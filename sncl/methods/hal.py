@@ -29,8 +29,8 @@ class HAL(Method):
 
         CE(x, y; theta_M) - CE(x, y; theta) - ``feature_weight`` * ||phi - features(x; theta)||^2
 
-    where theta_M is theta after one step on ``finetune_rows`` rows of the memory, and phi the mean feature of the task,
-    phi <- ``decay`` * phi + (1 - ``decay``) * mean features of the batch, from zero in every task.
+    where theta_M is theta after one step on ``finetune_rows`` samples of the memory, and phi the mean feature of the
+    task, phi <- ``decay`` * phi + (1 - ``decay``) * mean features of the batch, from zero in every task.
 
     Departures: the memory is a reservoir, as in the published runs of 2020; the paper keeps a ring for each class.
     Anchors are made and held with their own statistics in BatchNorm, all of a task as one batch, and leave its running
@@ -56,7 +56,7 @@ class HAL(Method):
     ) -> None:
         super().__init__()
         if finetune_rows < 1:
-            raise SnclError(f"finetune_rows is at least 1, not {finetune_rows}")
+            raise SnclError(f"`finetune_rows` is at least 1, not {finetune_rows}")
         self.strength, self.decay, self.feature_weight = strength, decay, feature_weight
         self.anchor_steps, self.finetune_rows = anchor_steps, finetune_rows
         self.lr = 0.0  # told by bind

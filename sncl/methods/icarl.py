@@ -24,19 +24,19 @@ from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs, named, picked, pieces
 
-CHUNK = 500  # rows in one pass over a task that has ended
+SAMPLES_AT_ONCE = 500  # samples in one pass over a task that has ended
 
 
 class ICaRL(Method):
-    """The loss is the mean over rows and over the classes seen so far; the old network is that of the last boundary.
+    """The loss is the mean over samples and over the classes seen so far; the old network is that of the last boundary.
 
     At a boundary each of the n classes seen keeps M / n exemplars, rounded down: new classes by :func:`herd`, older
     ones by dropping those that were picked last (``order``). ``exemplars_per_batch`` of them are learned beside every
-    batch. A row is given the class whose exemplars have the nearest mean in feature space, and the logits are minus
+    batch. A sample is given the class whose exemplars have the nearest mean in feature space, and the logits are minus
     the squared distances; before the first boundary they are the network's own.
 
     Departures: features are not brought to length 1, as in the published runs of 2020. Those mix the exemplars into the
-    data of the task, so that M / (M + rows of the task) of each batch are exemplars on average; here it is a fixed
+    data of the task, so that M / (M + samples of the task) of each batch are exemplars on average; here it is a fixed
     number. The means are those of the network at the last boundary: within a task they are older than the network.
     Classes are taken to come in one task only: one that comes again has its old outputs distilled, and is herded anew.
     """
@@ -54,7 +54,7 @@ class ICaRL(Method):
     def __init__(self, decay: float, exemplars_per_batch: int = 1) -> None:
         super().__init__()
         if exemplars_per_batch < 1:
-            raise SnclError(f"exemplars_per_batch is at least 1, not {exemplars_per_batch}")
+            raise SnclError(f"`exemplars_per_batch` is at least 1, not {exemplars_per_batch}")
         self.decay, self.exemplars_per_batch = decay, exemplars_per_batch
         self.admission = AtBoundaries()
 
@@ -96,7 +96,7 @@ class ICaRL(Method):
         classes, new = int(self.seen.sum()), y.unique()
         quota = end.capacity // classes
         if quota == 0:
-            raise SnclError(f"a memory of {end.capacity} has no room for an exemplar of each of {classes} classes")
+            raise SnclError(f"a `memory` of {end.capacity} has no room for an exemplar of each of {classes} classes")
         parts: list[Fields] = []
         if "order" in stored:
             stays = (stored["order"] < quota) & ~torch.isin(stored["y"], new)
@@ -132,7 +132,7 @@ class ICaRL(Method):
 
 
 def herd(features: Tensor, count: int) -> Tensor:
-    """The rows whose features have, one after the other, the mean nearest to that of all rows. [at most count]"""
+    """The samples whose features have, one after the other, the mean nearest to that of all samples. [at most count]"""
     mean, total = features.mean(0), torch.zeros_like(features[0])
     taken = torch.zeros_like(features[:, 0])
     picks: list[Tensor] = []
@@ -145,6 +145,6 @@ def herd(features: Tensor, count: int) -> Tensor:
 
 
 def last_features(net: Tapped, x: Inputs, transform: Callable[[Inputs], Inputs]) -> Tensor:
-    """The last features of many rows, in evaluation. [rows, features]"""
+    """The last features of many samples, in evaluation. [rows, features]"""
     with evaluating(net):
-        return torch.cat([net(transform(part)).features[LAST].float() for part in pieces(x, CHUNK)])
+        return torch.cat([net(transform(part)).features[LAST].float() for part in pieces(x, SAMPLES_AT_ONCE)])

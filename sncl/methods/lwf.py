@@ -3,7 +3,7 @@ r"""Learning without Forgetting: answer on new data as the network did before it
     L = CE_seen(now) + alpha * H(softmax(z* / temperature), softmax(z / temperature)) + decay * ||theta||^2
 
 z* are the logits of the network as it was when the last task ended; H is the cross-entropy of the two answers over the
-classes known by then, its mean over rows.
+classes known by then, its mean over samples.
 
 Reference: Li and Hoiem, *Learning without Forgetting*, ECCV 2016.
 """
@@ -31,7 +31,7 @@ class LwF(Method):
     The labels' softmax runs over the classes that occurred so far, in this batch included. Nothing is distilled until
     a task has ended: no class is known by then, so the term is exactly 0.
 
-    The old network looks at the very view that is trained on, with its own BatchNorm statistics. The code behind the
+    The old network looks at the very images that are trained on, with its own BatchNorm statistics. The code behind the
     published numbers instead trains the classifier alone on the new task first, and then notes the answers to images
     that are neither augmented nor normalised; and it opens all classes of a task at its first batch.
     """

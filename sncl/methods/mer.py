@@ -25,11 +25,11 @@ from sncl.tensors.fields import Fields
 
 
 class MER(Method):
-    """``inner`` steps on each batch, each with a replayed batch of its own; meant for batches of one row.
+    """``inner`` steps on each batch, each with a replayed batch of its own; meant for batches of one sample.
 
     As in the code the published numbers come from, one step learns a whole replayed batch in one mean, where the paper
-    takes a step for every row of it. Reptile within a batch is then Reptile over a single step, which is the same as a
-    step size ``beta`` times as large, and is done so. With ``gamma`` = 1 nothing is stepped back and nothing is kept
+    takes a step for every sample of it. Reptile within a batch is then Reptile over a single step, which is the same as
+    a step size ``beta`` times as large, and is done so. With ``gamma`` = 1 nothing is stepped back and nothing is kept
     for it.
     """
 
@@ -39,9 +39,9 @@ class MER(Method):
         super().__init__()
         for name, value in (("beta", beta), ("gamma", gamma)):
             if not value > 0:
-                raise SnclError(f"{name} is a positive number, not {value}")
+                raise SnclError(f"`{name}` is a positive number, not {value}")
         if inner < 1:
-            raise SnclError(f"inner is how many steps a batch is learned in: at least 1, not {inner}")
+            raise SnclError(f"`inner` is how many steps a batch is learned in: at least 1, not {inner}")
         self.beta, self.gamma = beta, gamma
         self.steps = inner
         self.register_buffer("taken", torch.zeros((), dtype=torch.int64))  # steps on the batch at hand

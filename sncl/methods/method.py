@@ -18,7 +18,8 @@ class Outcome(NamedTuple):
     """What observing one batch leads to.
 
     ``losses`` are added up and differentiated. ``remember`` goes into the memory beside the input ``x`` and the label
-    ``y`` of each row, if the row is admitted. ``refresh`` overwrites fields of the remembered rows named by ``slot``.
+    ``y`` of each sample, if the sample is admitted. ``refresh`` overwrites fields of the remembered samples named by
+    ``slot``.
     """
 
     losses: Fields
@@ -29,8 +30,8 @@ class Outcome(NamedTuple):
 class TaskEnd(NamedTuple):
     """What a method may look at when a task ends.
 
-    ``rows`` are all rows of the task as they came (``x``, ``y``), empty unless the method :attr:`Method.revisits`
-    them; ``memory`` is what is stored, ``capacity`` how many rows it may hold; ``transform`` turns such inputs into
+    ``rows`` are all samples of the task as they came (``x``, ``y``), empty unless the method :attr:`Method.revisits`
+    them; ``memory`` is what is stored, ``capacity`` how many samples it may hold; ``transform`` turns such inputs into
     network inputs as in training, ``test_transform`` as in evaluation; ``generator`` draws on the host.
     """
 
@@ -60,14 +61,14 @@ class Method(nn.Module, ABC):
     ``now`` holds the batch, ``past`` one replayed batch for each of ``draws`` (empty while nothing is remembered);
     both are named tensors: ``x`` as the network takes it (``x/name`` where it takes several, read by
     :func:`sncl.tensors.fields.inputs`), ``y``, and in ``past`` whatever the method remembered and the ``slot`` of each
-    row.
+    sample.
     """
 
     draws: int = 0  # independent replayed batches in each step
     steps: int = 1  # optimiser steps on each batch, each with its own draws
     needs_boundaries: ClassVar[bool] = False  # must be told where tasks end
     needs_task_at_test: ClassVar[bool] = False  # predicts only when told the task
-    revisits: ClassVar[bool] = False  # looks at the rows of a task once more when it ends
+    revisits: ClassVar[bool] = False  # looks at the samples of a task once more when it ends
     capturable: ClassVar[bool] = True  # every step is the same tensor operations, and none is asked for its value
     one_backward: ClassVar[bool] = True  # what observe returns is differentiated once, all losses together
     supports_ema: ClassVar[bool] = True  # what it stores for predictions fits the average of the weights too
@@ -95,7 +96,7 @@ class Method(nn.Module, ABC):
         return [{"params": list(net.parameters()), "lr": lr}]
 
     def replayed_rows(self, draw: int, usual: int) -> int:
-        """How many rows one of the draws asks for."""
+        """How many samples one of the draws asks for."""
         return usual
 
     def stored_as(self, name: str, dtype: torch.dtype) -> torch.dtype:

@@ -1,4 +1,4 @@
-"""The terms that methods add up. Each is the mean over rows, as in the literature these weights come from."""
+"""The terms that methods add up. Each is the mean over samples, as in the literature these weights come from."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def padded(values: Tensor, length: int) -> Tensor:
 def with_new_classes(logits: Tensor, outputs: int) -> Tensor:
     """Remembered logits [rows, classes], as they would be had there been so many outputs: the new ones at the lowest.
 
-    A class that has not come was wrong for every row so far, so training would have pushed its logit down as far as
+    A class that has not come was wrong for every sample so far, so training would have pushed its logit down as far as
     any: the lowest of all remembered ones stands for that. Leaving new outputs out of the replay term would let nothing
-    hold them down on old rows but their labels (and DER replays no labels); the network's own answer, zero, would pull
-    them up. On seq-digits with the validation split (memory 100, 5 seeds) the mean accuracy of DER that grows from 2 to
-    10 outputs is 19 % left out, 48 % with zero, 59 % with the lowest of each row and 81 % with the lowest of all; with
-    10 outputs from the start it is 79 %. DER++: 67, 75, 76, 88 and 86 %. The spread over seeds is 5 to 10 points.
+    hold them down on old samples but their labels (and DER replays no labels); the network's own answer, zero, would
+    pull them up. On seq-digits with the validation split (memory 100, 5 seeds) the mean accuracy of DER that grows from
+    2 to 10 outputs is 19 % left out, 48 % with zero, 59 % with the lowest of each sample and 81 % with the lowest of
+    all; with 10 outputs from the start it is 79 %. DER++: 67, 75, 76, 88 and 86 %. The spread over seeds is 5 to 10
+    points.
     """
     new = logits.amin().expand(logits.shape[0], outputs - logits.shape[1])
     return torch.cat([logits, new], 1)
@@ -37,12 +38,12 @@ def joined(now: Fields, past: Sequence[Fields]) -> tuple[Inputs, Tensor]:
 
 
 def label_losses(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of every row over all output units. [rows]"""
+    """Cross-entropy of every sample over all output units. [rows]"""
     return F.cross_entropy(logits.float(), y, reduction="none")
 
 
 def logit_distance(logits: Tensor, remembered: Tensor) -> Tensor:
-    """Mean squared difference of logits, over rows and classes."""
+    """Mean squared difference of logits, over samples and classes."""
     return F.mse_loss(logits.float(), remembered.float())
 
 

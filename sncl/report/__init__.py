@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.report.collect import Note
+from sncl.report.collect import Notify
 
 
 def check_report(path: Path) -> None:
@@ -22,7 +22,7 @@ def check_report(path: Path) -> None:
         raise SnclError("a report needs plotly: pip install sncl[report]")
 
 
-def write_report(folders: Iterable[Path], path: Path, note: Note) -> int:
+def write_report(folders: Iterable[Path], path: Path, note: Notify) -> int:
     """Write the page of all finished runs in and below these folders; returns how many there are."""
     from sncl.report.collect import read_runs
     from sncl.report.groups import group_runs

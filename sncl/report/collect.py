@@ -13,7 +13,7 @@ from sncl.runs.experiment import EXPERIMENT, decision, read_described
 from sncl.runs.result import RESULT, Result, read_result
 from sncl.training.log import LOG
 
-Note = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class FinishedRun:
         return f"task {task + 1}" + (f": {names[task]}" if task < len(names) else "")
 
 
-def read_runs(paths: Iterable[Path], note: Note) -> list[FinishedRun]:
+def read_runs(paths: Iterable[Path], note: Notify) -> list[FinishedRun]:
     """All finished runs in and below these folders, each once; what is left out is noted."""
     found: dict[tuple[str, int], FinishedRun] = {}
     notes = []

@@ -15,7 +15,7 @@ from string import Template
 from typing import Any
 
 import sncl
-from sncl.report.collect import Note
+from sncl.report.collect import Notify
 from sncl.report.figures.figure import groups_by_stream
 from sncl.report.groups import RunGroup, mixtures
 from sncl.report.sections import sections
@@ -24,7 +24,7 @@ from sncl.report.stored import read_stored
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def page(groups: Sequence[RunGroup], note: Note) -> str:
+def page(groups: Sequence[RunGroup], note: Notify) -> str:
     """The whole page as text."""
     from plotly.offline import get_plotlyjs
 

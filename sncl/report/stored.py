@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import log_ratio
-from sncl.report.collect import FinishedRun, Note
+from sncl.report.collect import FinishedRun, Notify
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
     sheet: Sheet | None
 
 
-def read_stored(run: FinishedRun, note: Note) -> Stored:
+def read_stored(run: FinishedRun, note: Notify) -> Stored:
     """Look into the checkpoint of a run; one that is damaged or gone leaves these parts out, with a note."""
     path = run.folder / CHECKPOINT
     if not path.exists():

@@ -15,7 +15,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.streams import general
 from sncl.streams.benchmarks import SCENARIOS, Benchmark
-from sncl.streams.datasets.sources import Source
+from sncl.streams.datasets.sources import Dataset
 from sncl.streams.holdout import hold_out
 from sncl.streams.stream import Phase, Stream
 from sncl.streams.transforms import rotation_map
@@ -23,15 +23,15 @@ from sncl.tensors.random import generator
 
 
 def arrange(
-    name: str, benchmark: Benchmark, source: Source, seed: int, batch_size: int, tasks: int, validation: float = 0.0
+    name: str, benchmark: Benchmark, dataset: Dataset, seed: int, batch_size: int, tasks: int, validation: float = 0.0
 ) -> Stream:
     """A benchmark over a data set that is already loaded, on the host."""
-    stream = _repeated(name, benchmark, source, seed, batch_size, tasks, validation)
+    stream = _repeated(name, benchmark, dataset, seed, batch_size, tasks, validation)
     match benchmark.kind:
         case "seq":
             return _by_class(stream, benchmark.classes_per_task)
         case "domain":
-            return _by_domain(stream, source, validated=validation > 0)
+            return _by_domain(stream, dataset, validated=validation > 0)
         case "perm":
             return replace(stream, maps=permutations(seed, tasks, math.prod(stream.shape[1:])))
         case "rot":
@@ -56,42 +56,42 @@ def angles(seed: int, tasks: int) -> Tensor:
 
 
 def _repeated(
-    name: str, benchmark: Benchmark, source: Source, seed: int, batch_size: int, tasks: int, validation: float
+    name: str, benchmark: Benchmark, dataset: Dataset, seed: int, batch_size: int, tasks: int, validation: float
 ) -> Stream:
     """Every task with all samples and all classes, in a domain of its own."""
-    rows, held_out = hold_out(source.train_y, validation, seed)
-    test_x, test_y = (source.test_x, source.test_y) if held_out is None else (source.train_x, source.train_y)
+    rows, held_out = hold_out(dataset.train_y, validation, seed)
+    test_x, test_y = (dataset.test_x, dataset.test_y) if held_out is None else (dataset.train_x, dataset.train_y)
     test_rows = torch.arange(len(test_y)) if held_out is None else held_out
-    classes = _classes(name, benchmark, source)
+    classes = _classes(name, benchmark, dataset)
     return Stream(
         name=name,
         scenario=SCENARIOS[benchmark.kind],
         classes=classes,
-        shape=tuple(source.train_x.shape[1:]),
+        shape=tuple(dataset.train_x.shape[1:]),
         transform=benchmark.transform,
-        source_fingerprint=source.fingerprint(),
+        source_fingerprint=dataset.fingerprint(),
         seed=seed,
         batch_size=batch_size,
-        x=source.train_x,
-        y=source.train_y,
+        x=dataset.train_x,
+        y=dataset.train_y,
         test_x=test_x,
         test_y=test_y,
         phases=tuple(_in_domain(rows, task) for task in range(tasks)),
         test_phases=tuple(_in_domain(test_rows, task) for task in range(tasks)),
         groups=torch.ones(tasks, classes, dtype=torch.bool),
-        mapped=source.mapped,
-        names=source.names[:classes],
+        mapped=dataset.mapped,
+        names=dataset.names[:classes],
     )
 
 
-def _classes(name: str, benchmark: Benchmark, source: Source) -> int:
+def _classes(name: str, benchmark: Benchmark, dataset: Dataset) -> int:
     if benchmark.kind != "seq":
-        return source.classes
+        return dataset.classes
     classes = benchmark.tasks * benchmark.classes_per_task
-    if source.names:  # user data: the last task may have fewer classes than the others
-        return min(classes, source.classes)
-    if classes > source.classes:
-        raise SnclError(f"The stream '{name}' wants {classes} classes, but '{source.name}' has {source.classes}.")
+    if dataset.names:  # user data: the last task may have fewer classes than the others
+        return min(classes, dataset.classes)
+    if classes > dataset.classes:
+        raise SnclError(f"The stream '{name}' wants {classes} classes, but '{dataset.name}' has {dataset.classes}.")
     return classes
 
 
@@ -110,18 +110,18 @@ def _by_class(stream: Stream, classes_per_task: int) -> Stream:
     return replace(stream, phases=phases, test_phases=tests, groups=groups)
 
 
-def _by_domain(stream: Stream, source: Source, validated: bool) -> Stream:
+def _by_domain(stream: Stream, dataset: Dataset, validated: bool) -> Stream:
     """Task t has the samples of domain t, with all classes that occur there."""
-    assert source.train_domain is not None and source.test_domain is not None
-    tested = source.train_domain if validated else source.test_domain
+    assert dataset.train_domain is not None and dataset.test_domain is not None
+    tested = dataset.train_domain if validated else dataset.test_domain
     phases, tests = (
         tuple(_in_domain(rows[domain[rows] == task], 0) for task, (rows, _) in enumerate(every_row))
-        for domain, every_row in ((source.train_domain, stream.phases), (tested, stream.test_phases))
+        for domain, every_row in ((dataset.train_domain, stream.phases), (tested, stream.test_phases))
     )
-    for name, test in zip(source.domain_names, tests, strict=False):
+    for name, test in zip(dataset.domain_names, tests, strict=False):
         if not len(test.rows):  # samples are held out by class, not by domain
             raise SnclError(f"the domain {name!r} of {stream.name} has no row to test on; use a larger `validation`")
-    return replace(stream, phases=phases, test_phases=tests, task_names=source.domain_names[: stream.tasks])
+    return replace(stream, phases=phases, test_phases=tests, task_names=dataset.domain_names[: stream.tasks])
 
 
 def _rotating(stream: Stream) -> Stream:

@@ -35,7 +35,7 @@ AUGMENTATIONS = ("none", "crop-flip")
 class Benchmark:
     """What defines a benchmark apart from the seed, and the usual settings to run it with."""
 
-    source: str
+    dataset: str
     kind: Kind
     transform: Transform
     tasks: int
@@ -111,7 +111,7 @@ def user_benchmark(data: UserData, split: str | None = None, augment: str = "non
     together = 2 if data.classes > 2 else 1
     transform: Transform = Unit() if data.pixels else Identity()
     benchmark = Benchmark(
-        source=data.name,
+        dataset=data.name,
         kind=kind,
         transform=CropFlip(4, mean=(0.0,), std=(1.0,)) if augment == "crop-flip" else transform,
         tasks={"seq": -(-data.classes // together), "domain": data.domains, "order": 1}[kind],
@@ -129,7 +129,7 @@ def resplit(name: str, benchmark: Benchmark, split: str, classes: int | None = N
     parts = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", split)
     if benchmark.kind != "seq" or parts is None:
         raise SnclError(
-            f"`split={split}` does not fit the stream '{name}': a sequential stream takes TASKSxCLASSES, like 5x2"
+            f"the `split` {split!r} does not fit the stream '{name}': a sequential stream takes TASKSxCLASSES, like 5x2"
         )
     tasks, together = int(parts[1]), int(parts[2])
     if classes is not None and (tasks - 1) * together >= classes:

@@ -10,13 +10,13 @@ from sncl.errors import SnclError
 from sncl.streams.arrange import arrange
 from sncl.streams.benchmarks import Benchmark, named, resplit, user_benchmark
 from sncl.streams.cache import Progress
-from sncl.streams.datasets.sources import Source, data_root, load
+from sncl.streams.datasets.sources import Dataset, data_root, load
 from sncl.streams.standardisation import standardise
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import Loaded, read
 from sncl.streams.user.spec import parse_spec
 
-FEWEST = 2  # samples of a task
+FEWEST_SAMPLES = 2  # samples of a task
 
 
 def build(
@@ -30,7 +30,7 @@ def build(
     validation: float = 0.0,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
-    source: Source | None = None,
+    dataset: Dataset | None = None,
     cut: str | None = None,
     target: str | None = None,
     domain: str | None = None,
@@ -41,7 +41,7 @@ def build(
 
     ``tasks`` keeps the first tasks only; ``split`` ("20x5", sequential streams) gives the number of tasks and of
     classes in each, over the first labels; ``validation`` holds that fraction of each class out of training and tests
-    on it instead of on the test set. A ``source`` that is already loaded is used as it is, so that the streams of many
+    on it instead of on the test set. A ``dataset`` that is already loaded is used as it is, so that the streams of many
     seeds share it.
 
     User data are ``folder:PATH``, ``npz:PATH`` or ``table:PATH``, cut by "classes", "domain" or "none"; ``target`` and
@@ -54,9 +54,9 @@ def build(
     if split is not None:
         benchmark = resplit(name, benchmark, split)
     batch_size, tasks = checked(name, benchmark, batch_size, tasks, validation)
-    if source is None:
-        source = load(benchmark.source, data_root(root), progress)
-    return arrange(name, benchmark, source, seed, batch_size, tasks, validation).to(device)
+    if dataset is None:
+        dataset = load(benchmark.dataset, data_root(root), progress)
+    return arrange(name, benchmark, dataset, seed, batch_size, tasks, validation).to(device)
 
 
 def build_user(
@@ -73,10 +73,10 @@ def build_user(
     name = data.user_data.name
     benchmark = user_benchmark(data.user_data, split, augment)
     batch_size, tasks = checked(name, benchmark, batch_size, tasks, validation)
-    stream = arrange(name, benchmark, data.source, seed, batch_size, tasks, validation)
+    stream = arrange(name, benchmark, data.dataset, seed, batch_size, tasks, validation)
     for number, phase in enumerate(stream.phases, start=1):
-        if len(phase.rows) < FEWEST:
-            raise SnclError(f"task {number} of {name} has {len(phase.rows)} rows to learn from; {FEWEST} are needed")
+        if (samples := len(phase.rows)) < FEWEST_SAMPLES:
+            raise SnclError(f"task {number} of {name} has {samples} rows to learn from; {FEWEST_SAMPLES} are needed")
     return (stream if data.user_data.pixels else standardise(stream)).to(device)
 
 

@@ -50,7 +50,7 @@ def chunk_sizes(count: int) -> list[int]:
     return [size] * (CHUNKS - 1) + [last]
 
 
-def schedule(counts: list[int], batch_size: int) -> list[tuple[Portion, Portion]]:
+def batch_schedule(counts: list[int], batch_size: int) -> list[tuple[Portion, Portion]]:
     """The batches as (images of the first digit, images of the second), given the number of images of each class."""
     chunks = [chunk_sizes(count) for count in counts]
     unused = [CHUNKS] * len(counts)
@@ -71,7 +71,7 @@ def schedule(counts: list[int], batch_size: int) -> list[tuple[Portion, Portion]
 def train_plan(y: Tensor, rows: Tensor, batch_size: int, seed: int) -> RotationPlan:
     """The training stream over these samples of the data set with labels ``y``."""
     of_digit = [rows[y[rows] == digit] for digit in range(DIGITS)]
-    batches = schedule([len(samples) for samples in of_digit], batch_size)
+    batches = batch_schedule([len(samples) for samples in of_digit], batch_size)
     portions = torch.tensor([portion for batch in batches for portion in batch])  # [portions, (digit, chunk, length)]
     digit, chunk = portions[:, :2].repeat_interleave(portions[:, 2], dim=0).unbind(1)  # [shown]
     drawn, angles = torch.empty_like(digit), torch.empty(len(digit), dtype=torch.float64)

@@ -55,12 +55,12 @@ def mapped(change: Callable[[Tensor], Tensor], x: Inputs) -> Inputs:
 
 
 def picked(x: Inputs, which: Tensor) -> Inputs:
-    """Some rows of the inputs, by their numbers."""
+    """Some samples of the inputs, by their numbers."""
     return mapped(lambda tensor: tensor[which], x)
 
 
 def pieces(x: Inputs, sizes: int | list[int]) -> Sequence[Inputs]:
-    """The rows in pieces, as ``Tensor.split`` makes them."""
+    """The samples in pieces, as ``Tensor.split`` makes them."""
     if isinstance(x, Tensor):
         parts: Sequence[Tensor] = x.split(sizes)
         return parts

@@ -73,7 +73,7 @@ def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Read
 def check_numbers(net: nn.Module, replay: int, lr: float) -> None:
     """Refuse what nothing can be learned with."""
     if replay < 1:
-        raise SnclError(f"at least 1 sample is replayed beside a batch, not {replay}")
+        raise SnclError(f"`replay` is at least 1 sample, not {replay}")
     if not lr > 0:
         raise SnclError(f"the step size `lr` is a positive number, not {lr}")
     if next(net.parameters(), None) is None:

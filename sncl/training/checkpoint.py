@@ -54,7 +54,7 @@ def read_json(path: Path) -> Any:
         raise SnclError(f"{path} is damaged or cannot be read ({error}); move it away to start over") from error
 
 
-def checksum(tensors: Fields, description: str) -> str:
+def checkpoint_checksum(tensors: Fields, description: str) -> str:
     """CRC-32 over the description and every tensor with its name, type and shape."""
     value = zlib.crc32(description.encode())
     for name, tensor in sorted(tensors.items()):
@@ -67,14 +67,14 @@ def pack(tensors: Fields, description: dict[str, Any]) -> bytes:
     """Tensors and a JSON description as the content of one file."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(description)
-    return save(plain, metadata={HEADER: text, CHECKSUM: checksum(plain, text)})
+    return save(plain, metadata={HEADER: text, CHECKSUM: checkpoint_checksum(plain, text)})
 
 
 def unpack(content: bytes) -> tuple[Fields, dict[str, Any]]:
     """The inverse of :func:`pack`; an error of some kind if this is not what it made."""
     tensors = load(content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-    if checksum(tensors, header[HEADER]) != header[CHECKSUM]:
+    if checkpoint_checksum(tensors, header[HEADER]) != header[CHECKSUM]:
         raise ValueError("its checksum does not fit")
     return tensors, json.loads(header[HEADER])
 

@@ -17,7 +17,7 @@ from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
 
 USED = 0.1  # of the layer's strongest mean response: from there on a task uses a neuron
-PROBED_ROWS = 200  # of each task's test rows, evenly spaced
+PROBED_ROWS = 200  # of each task's test samples, evenly spaced
 
 
 def probe(learner: Learner, stream: Stream, learned: range) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def probe(learner: Learner, stream: Stream, learned: range) -> dict[str, Any]:
     if learner.memory is not None and "y" in (content := learner.memory.content()):
         classes = content["y"].cpu().bincount(minlength=stream.classes)
         found["memory_by_class"] = classes.tolist()
-        if stream.scenario == "class-il":  # elsewhere every task has all classes, and a row does not tell its task
+        if stream.scenario == "class-il":  # elsewhere every task has all classes, and a sample does not tell its task
             found["memory_by_task"] = (stream.groups.cpu().long() @ classes).tolist()
     with learner.predicting():
         layers = open_neurons(learner.net.body)

@@ -22,7 +22,7 @@ from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.step import Observe, Step, StepInput, observe
 
-VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
+COMPILED_VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
 COMPILING = RLock()  # compiler and capture are not made for several threads at a time
 
 
@@ -125,7 +125,7 @@ class Graph(Eager):
     def __call__(self, given: StepInput, usual: bool) -> Outcome:
         if not usual:
             return super().__call__(given, usual)
-        host, form = pack(given.drawn()), shapes(given)
+        host, form = pack_drawn(given.drawn()), shapes(given)
         captured = self._captured.get(form)
         if captured is None:
             own = given._replace(batch={name: value.clone() for name, value in given.batch.items()})
@@ -134,7 +134,7 @@ class Graph(Eager):
                 captured = self._capture(own, buffer) if form in self._captured else None
                 self._captured[form] = captured
                 if captured is None:
-                    return self._compiled_step(unpacked(own, buffer))
+                    return self._compiled_step(unpack_drawn(own, buffer))
         for name, value in given.batch.items():
             captured.batch[name].copy_(value)
         captured.packed.copy_(host, non_blocking=True)
@@ -159,7 +159,7 @@ class Graph(Eager):
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                outcome = self.compiled(unpacked(given, buffer))
+                outcome = self.compiled(unpack_drawn(given, buffer))
                 losses = torch.stack(list(outcome.losses.values()))
         except RuntimeError as error:
             raise SnclError(
@@ -175,7 +175,7 @@ def shapes(given: StepInput) -> Hashable:
     return (*batch, *((value.shape, value.dtype) for value in given.drawn()))
 
 
-def pack(drawn: Sequence[Tensor]) -> Tensor:
+def pack_drawn(drawn: Sequence[Tensor]) -> Tensor:
     """Small host tensors end to end in one piece of pinned memory: one copy to the device, and no waiting for it.
 
     Slots are whole numbers far below 2^53, so double precision holds them exactly.
@@ -188,8 +188,8 @@ def pack(drawn: Sequence[Tensor]) -> Tensor:
     return host
 
 
-def unpacked(given: StepInput, buffer: Tensor) -> StepInput:
-    """The input with what was drawn read from ``buffer``, a copy of what :func:`pack` made of it."""
+def unpack_drawn(given: StepInput, buffer: Tensor) -> StepInput:
+    """The input with what was drawn read from ``buffer``, a copy of what :func:`pack_drawn` made of it."""
     like = given.drawn()
     parts = buffer.split([value.numel() for value in like])
     return given.with_drawn([part.view(value.shape).to(value.dtype) for part, value in zip(parts, like, strict=True)])
@@ -200,6 +200,6 @@ def compiled_observe() -> Observe:
 
     Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.
     """
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, VARIANTS)
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_VARIANTS)
     compiled: Any = torch.compile(observe, dynamic=False, options={"fallback_random": True, "deterministic": True})
     return compiled  # type: ignore[no-any-return]

@@ -29,11 +29,11 @@ from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
 
 SECONDS = 60.0  # between snapshots, unless told otherwise
-FADING = 0.99  # how much less each earlier row counts in the recent accuracy
+FADING = 0.99  # how much less each earlier sample counts in the recent accuracy
 
 
 class Position(NamedTuple):
-    """How far a stream has been followed: batches, rows and the last token that came with a batch."""
+    """How far a stream has been followed: batches, samples and the last token that came with a batch."""
 
     batches: int = 0
     rows: int = 0
@@ -41,7 +41,7 @@ class Position(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Labelled rows so far and how many of them were predicted right, plainly and fading with age."""
+    """Labelled samples so far and how many of them were predicted right, plainly and fading with age."""
 
     labelled: int = 0
     right: int = 0
@@ -57,7 +57,7 @@ class Score(NamedTuple):
         return self.fading_right / self.fading_labelled if self.labelled else None
 
     def after(self, hits: Tensor) -> Score:
-        """The score with these rows too; ``hits`` are 1 or 0, the latest last. [rows]"""
+        """The score with these samples too; ``hits`` are 1 or 0, the latest last. [rows]"""
         count = len(hits)
         weights = FADING ** torch.arange(count - 1, -1, -1, dtype=torch.float64)
         kept = FADING**count
@@ -73,8 +73,8 @@ class Answer(NamedTuple):
     """What one batch of the stream led to.
 
     ``predicted`` are the most likely classes, before anything was learned of the batch. [rows]
-    ``accuracy`` is the share of right predictions over all labelled rows so far, this batch included, and ``recent``
-    the same where each row counts a hundredth less than the one behind it; None while no label has come. ``losses``
+    ``accuracy`` is the share of right predictions over all labelled samples so far, this batch included, and ``recent``
+    the same where each sample counts a hundredth less than the one behind it; None while no label has come. ``losses``
     are those of the training step, empty where nothing was labelled. ``position`` is behind this batch, and ``stored``
     says whether a snapshot holds it already.
     """
@@ -87,12 +87,12 @@ class Answer(NamedTuple):
     stored: bool
 
 
-Source = Iterable[Any] | Callable[[Position], Iterable[Any]]
+LiveSource = Iterable[Any] | Callable[[Position], Iterable[Any]]
 
 
 def follow(
     learner: Learner,
-    source: Source,
+    source: LiveSource,
     *,
     snapshot: str | Path | None = None,
     every: int | None = None,
@@ -100,8 +100,8 @@ def follow(
 ) -> Iterator[Answer]:
     """Predict and learn what ``source`` yields, one :class:`Answer` for each item.
 
-    An item is ``(x, y)``, ``(x, y, token)`` or ``x`` alone; ``x`` is a batch, or a single row if ``y`` is one label.
-    Rows without a label are only predicted: ``y`` is None, or negative or NaN for each of them.
+    An item is ``(x, y)``, ``(x, y, token)`` or ``x`` alone; ``x`` is a batch, or a single sample if ``y`` is one label.
+    Samples without a label are only predicted: ``y`` is None, or negative or NaN for each of them.
 
     ``snapshot`` is a file that is written every so many batches (``every``), after so many ``seconds`` (60, if neither
     is given), and at the end; if it exists, the learner goes on from there. A process that is killed loses what came
@@ -123,7 +123,7 @@ def follow(
 
 
 def _followed(
-    learner: Learner, source: Source, path: Path | None, every: float, seconds: float | None
+    learner: Learner, source: LiveSource, path: Path | None, every: float, seconds: float | None
 ) -> Iterator[Answer]:
     with nullcontext() if path is None else _locked(path):
         position, score = (Position(), Score()) if path is None else _restored(learner, path)
@@ -249,7 +249,7 @@ def _parts(item: Any) -> tuple[Any, Any, Any]:
 
 
 def _as_batch(learner: Learner, x: Any, y: Any) -> tuple[Inputs, Tensor]:
-    """Tensors with rows; labels that are not there are -1."""
+    """Tensors with samples; labels that are not there are -1."""
     inputs: Inputs = {name: _tensor(part) for name, part in x.items()} if isinstance(x, Mapping) else _tensor(x)
     labels = None if y is None else _tensor(y)
     if labels is None:

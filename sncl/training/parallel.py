@@ -58,10 +58,7 @@ def run_all(
             for link in wait(list(busy)):
                 assert isinstance(link, Connection)
                 number = busy[link]
-                try:
-                    kind, value = link.recv()
-                except (EOFError, OSError):
-                    kind, value = "death", _death(processes[link])
+                kind, value = _received(link, processes[link])
                 if kind == "report":
                     if watch:
                         watch(number, value)
@@ -74,10 +71,7 @@ def run_all(
                 if waiting:
                     give(link if kind != "death" else _hire(function, processes))
     finally:
-        for link, process in processes.items():
-            process.terminate()
-            process.join()
-            link.close()
+        _dismiss(processes)
     if failed:
         raise _told(failed[min(failed)], len(failed), len(jobs))
     return results
@@ -141,6 +135,23 @@ def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess]
     there.close()
     processes[here] = process
     return here
+
+
+def _received(link: Connection, process: BaseProcess) -> tuple[str, Any]:
+    """What a worker says next: a report, a result or an error; its death, if it can say nothing any more."""
+    try:
+        kind, value = link.recv()
+        return kind, value
+    except (EOFError, OSError):
+        return "death", _death(process)
+
+
+def _dismiss(processes: dict[Connection, BaseProcess]) -> None:
+    """End all workers."""
+    for link, process in processes.items():
+        process.terminate()
+        process.join()
+        link.close()
 
 
 def _serve(link: Connection, function: Callable[..., Any]) -> None:

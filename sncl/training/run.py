@@ -19,7 +19,6 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
-from sncl.training.board import Board
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import probe
 from sncl.training.evaluate import Scores, accuracies, learned_after, open_fraction, tested_after
@@ -27,6 +26,7 @@ from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
+from sncl.training.tensorboard import Board
 
 CHECKPOINT = "checkpoint.safetensors"
 BOARD = "tensorboard"
@@ -43,7 +43,7 @@ class Place(NamedTuple):
     batch: int = 0
 
 
-def schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place, Tensor, bool]]:
+def batch_schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place, Tensor, bool]]:
     """The batches from ``start`` on: where each is, its positions in the phase, and whether it ends its task."""
     for task in range(start.task, stream.tasks):
         for epoch in range(start.epoch if task == start.task else 0, epochs):
@@ -65,7 +65,7 @@ def following(place: Place, last: bool) -> Place:
 
 
 @dataclass
-class Progress:
+class Reached:
     """How far a run is: the next batch, what was measured, and the length of its log."""
 
     place: Place = field(default_factory=Place)
@@ -73,15 +73,15 @@ class Progress:
     log_length: int = 0
 
 
-def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Progress:
+def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached:
     """Bring the learner to where the checkpoint in ``folder`` is; without one, the beginning."""
     if not (folder / CHECKPOINT).exists():
-        return Progress()
+        return Reached()
     tensors, description = read_checkpoint(folder / CHECKPOINT)
     if description.get("experiment") != identity:
         raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     learner.restore(tensors, description["learner"])
-    return Progress(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
+    return Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
 
 
 def run(
@@ -101,18 +101,18 @@ def run(
     every task and every ``checkpoint_seconds`` (0: behind every batch). ``keep_tasks`` also leaves the network after
     each task there, ``tensorboard`` a log for TensorBoard; both change nothing else.
     """
-    progress = resumed(learner, folder, identity)
+    reached = resumed(learner, folder, identity)
     with (
-        Log(folder / LOG, progress.log_length) as log,
+        Log(folder / LOG, reached.log_length) as log,
         Board(folder / BOARD, learner.steps) if tensorboard else nullcontext() as board,
     ):
-        running = Run(learner, stream, epochs, folder, identity, progress, log, board, watch)
-        running.learn(progress.place, checkpoint_seconds, keep_tasks)
-    return progress.scores
+        running = StreamRun(learner, stream, epochs, folder, identity, reached, log, board, watch)
+        running.learn(reached.place, checkpoint_seconds, keep_tasks)
+    return reached.scores
 
 
-class Run:
-    """One seed on its way through a stream, from where ``progress`` says, with all who are told of it."""
+class StreamRun:
+    """One seed on its way through a stream, from where ``reached`` says, with all who are told of it."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Run:
         epochs: int,
         folder: Path,
         identity: dict[str, Any],
-        progress: Progress,
+        reached: Reached,
         log: Log,
         board: Board | None,
         watch: Watch | None,
     ) -> None:
         self.learner, self.stream, self.epochs = learner, stream, epochs
         self.folder, self.identity = folder, identity
-        self.scores = progress.scores
+        self.scores = reached.scores
         self.log, self.board, self.watch = log, board, watch
         self.total = total_steps(stream, epochs)
         self.samples = 0  # learned since the run was started or resumed
@@ -136,14 +136,14 @@ class Run:
         self.earlier = self.scores.seconds
         self.news: Evaluation | None = None
         if self.scores.matrices:
-            learned = learned_after(stream, progress.place.task - 1)
+            learned = learned_after(stream, reached.place.task - 1)
             self.news = Evaluation(self.scores.last(learned), log.last("evaluation"))
 
     def learn(self, start: Place, checkpoint_seconds: float, keep_tasks: bool) -> None:
         """Learn the batches from ``start`` on."""
         self._score_untrained()
         self._restart_clock()
-        for place, positions, last in schedule(self.stream, self.epochs, start):
+        for place, positions, last in batch_schedule(self.stream, self.epochs, start):
             losses = self.learner.learn(*self.stream.batch(place.task, positions))
             self.samples += len(positions)
             self._report(place, losses, last)
@@ -233,7 +233,7 @@ class Run:
         memory = self.learner.memory
         return (len(memory), memory.capacity) if memory is not None else None
 
-    def _save(self, reached: Place) -> None:
+    def _save(self, next_place: Place) -> None:
         """Write the checkpoint; what it refers to is on the disk before it is."""
         self.scores.seconds = self.earlier + time.monotonic() - self.begun
         if self.board is not None:
@@ -241,7 +241,7 @@ class Run:
         description = {
             "experiment": self.identity,
             "learner": self.learner.description(),
-            "place": reached,
+            "place": next_place,
             "scores": asdict(self.scores),
             "log_length": self.log.length(),
         }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
+from command_line import Sncl
 
-from sncl import cli
 from sncl.bench import single, subjects, suite
 from sncl.errors import SnclError
 from sncl.memory.admission import Reservoir
@@ -28,14 +26,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single, "TIMINGS", 1)
 
 
-def test_the_json_has_a_row_for_every_memory_and_number_of_runs(
-    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["sncl", "bench", "--device", "cpu", "--stream", "perm-mnist", "--json"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    result = json.loads(capsys.readouterr().out)
+def test_the_json_has_a_row_for_every_memory_and_number_of_runs(small: None, sncl: Sncl) -> None:
+    result = sncl("bench", "--device", "cpu", "--stream", "perm-mnist", "--json").json()
     assert [list(row) for row in result["rows"]] == [KEYS] * 3
     assert [(row["memory"], row["runs"]) for row in result["rows"]] == [(20, 1), (150, 1), (20, 2)]
     for row in result["rows"]:
@@ -49,14 +41,9 @@ def test_the_json_has_a_row_for_every_memory_and_number_of_runs(
     assert outside["percent"] == pytest.approx(100 * parts / (parts + outside["steps_s"]))
 
 
-def test_the_table_is_for_people(
-    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_is_for_people(small: None, monkeypatch: pytest.MonkeyPatch, sncl: Sncl) -> None:
     monkeypatch.setattr(suite, "RUNS", (1,))
-    monkeypatch.setattr("sys.argv", ["sncl", "bench", "--device", "cpu"])
-    with pytest.raises(SystemExit):
-        cli.main()
-    printed = capsys.readouterr().out
+    printed = sncl("bench", "--device", "cpu").out
     assert all(heading in printed for heading in ("ms a step", "bound, ms", "images/s", "peak MB", "outside steps"))
 
 

@@ -7,12 +7,10 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from in_order import one_by_one
 from rich.console import Console
 
 from sncl.cli import jobs as cli_jobs
@@ -188,12 +186,6 @@ def test_small_pictures() -> None:
 
 
 # --- real runs -------------------------------------------------------------------------------------------------------
-
-
-def one_by_one(
-    function: Callable[..., Any], jobs: Sequence[Any], workers: int, watch: Callable[..., None]
-) -> list[Any]:
-    return [function(job, partial(watch, number)) for number, job in enumerate(jobs)]
 
 
 def test_jobs_are_named_by_what_they_differ_in() -> None:

@@ -203,7 +203,7 @@ def test_state_round_trip_keeps_the_counter() -> None:
 
 
 def test_clear_errors() -> None:
-    with pytest.raises(SnclError, match="at least 1 row, not 0"):
+    with pytest.raises(SnclError, match="`memory` is at least 1 sample, not 0"):
         Memory(0, Reservoir())
     with pytest.raises(SnclError, match="needs 'loss'"):
         Memory(3, LossAwareReservoir()).admit({"x": torch.zeros(1), "y": torch.zeros(1).long()}, torch.rand(1, 3))

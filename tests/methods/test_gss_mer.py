@@ -221,7 +221,7 @@ def test_stepping_back_leaves_a_learner_that_can_be_saved_and_continued(tmp_path
 
 
 def test_bad_settings_are_refused_in_words() -> None:
-    with pytest.raises(SnclError, match="gamma is a positive number, not 0"):
+    with pytest.raises(SnclError, match="`gamma` is a positive number, not 0"):
         MER(1.0, 0.0, 1)
     with pytest.raises(SnclError, match="at least 1, not 0"):
         MER(1.0, 1.0, 0)

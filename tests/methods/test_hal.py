@@ -197,7 +197,7 @@ def test_what_it_refuses_in_words() -> None:
         method.prepare(nn.Embedding(3, 2), torch.zeros(2, dtype=torch.int64), generator(0))
     with pytest.raises(SnclError, match=r"must end with an nn\.Linear"):
         method.prepare(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), torch.zeros(2, 2), generator(0))
-    with pytest.raises(SnclError, match="finetune_rows is at least 1, not 0"):
+    with pytest.raises(SnclError, match="`finetune_rows` is at least 1, not 0"):
         HAL(strength=0.1, decay=0.5, feature_weight=0.1, finetune_rows=0)
 
 

@@ -222,19 +222,19 @@ def test_a_tap_of_the_last_features_can_be_taken_off() -> None:
 def test_what_it_refuses_in_words() -> None:
     with pytest.raises(SnclError, match=r"must end with an nn\.Linear"):
         tap_last(nn.Sequential(nn.Linear(INPUTS, 3), nn.LogSoftmax(1)), torch.zeros(2, INPUTS))
-    with pytest.raises(SnclError, match="exemplars_per_batch is at least 1, not 0"):
+    with pytest.raises(SnclError, match="`exemplars_per_batch` is at least 1, not 0"):
         ICaRL(decay=0.0, exemplars_per_batch=0)
     subject = learner(memory=1)
     x, y = task((0, 1))
     learn(subject, x, y)
-    with pytest.raises(SnclError, match="a memory of 1 has no room for an exemplar of each of 2 classes"):
+    with pytest.raises(SnclError, match="a `memory` of 1 has no room for an exemplar of each of 2 classes"):
         subject.boundary(x, y)
     with pytest.raises(SnclError, match="looks at a task again when it ends"):
         subject.boundary()
 
 
 def test_images_are_looked_at_as_in_evaluation() -> None:
-    """The features of exemplars and means come from ``still``, never from an augmented view."""
+    """The features of exemplars and means come from the test transform, never from an augmented image."""
     method = ICaRL(decay=0.0)
     net = prepared(method)
     x, y = task((0, 1))

@@ -156,7 +156,7 @@ def test_multipliers_equal_a_general_solver_with_many_tasks(margin: float) -> No
 @given(st.integers(0, 10_000), st.integers(1, 25), st.sampled_from([0.0, 0.5]))
 def test_gem_points_against_no_past_gradient(seed: int, tasks: int, margin: float) -> None:
     gradient, past = vectors(seed, tasks, 30)
-    projected = gem.project(gradient, past, margin)
+    projected = gem.project_to_cone(gradient, past, margin)
     if (past @ gradient >= 0).all():
         assert torch.equal(projected, gradient)
         return
@@ -167,29 +167,29 @@ def test_gem_points_against_no_past_gradient(seed: int, tasks: int, margin: floa
 
 def test_more_tasks_than_parameters_and_equal_tasks_are_no_problem() -> None:
     gradient, past = vectors(1, 40, 6)
-    assert torch.isfinite(gem.project(gradient, past, 0.5)).all()
+    assert torch.isfinite(gem.project_to_cone(gradient, past, 0.5)).all()
     same = past[:1].expand(7, 6) * (-1 if past[0] @ gradient > 0 else 1)
-    projected = gem.project(gradient, same, 0.0)
+    projected = gem.project_to_cone(gradient, same, 0.0)
     assert (same @ projected).abs().max() < 1e-3
 
 
 @given(st.integers(0, 10_000))
 def test_with_one_past_task_and_no_margin_gem_is_agem_up_to_the_ridge(seed: int) -> None:
     gradient, past = vectors(seed, 1, 40)
-    ours, theirs = gem.project(gradient, past, 0.0), agem.project(gradient, past[0])
+    ours, theirs = gem.project_to_cone(gradient, past, 0.0), agem.project(gradient, past[0])
     assert torch.allclose(ours, theirs, atol=3 * RIDGE / float(past.square().sum()) * float(gradient.norm()) + 1e-5)
 
 
 def test_a_margin_adds_past_gradients_that_are_not_violated() -> None:
     past = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     gradient = torch.tensor([-1.0, 1.0, 5.0])
-    assert torch.allclose(gem.project(gradient, past, 0.0), torch.tensor([0.0, 1.0, 5.0]), atol=2 * RIDGE)
-    assert torch.allclose(gem.project(gradient, past, 0.5), torch.tensor([0.0, 1.5, 5.0]), atol=2 * RIDGE)
+    assert torch.allclose(gem.project_to_cone(gradient, past, 0.0), torch.tensor([0.0, 1.0, 5.0]), atol=2 * RIDGE)
+    assert torch.allclose(gem.project_to_cone(gradient, past, 0.5), torch.tensor([0.0, 1.5, 5.0]), atol=2 * RIDGE)
 
 
 def test_a_gradient_that_is_no_number_is_handed_on_to_be_reported() -> None:
     gradient = torch.tensor([-1.0, float("nan")])
-    assert gem.project(gradient, torch.eye(2), 0.5)[1].isnan()
+    assert gem.project_to_cone(gradient, torch.eye(2), 0.5)[1].isnan()
 
 
 def test_a_gem_step_takes_every_past_task_by_itself() -> None:
@@ -226,7 +226,7 @@ def test_gem_remembers_the_task_of_every_row_and_replays_all_of_them() -> None:
     assert learner.memory.content()["task"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert "method/ended" in learner.state() and int(method.ended) == 3
     assert method.replayed_rows(0, 1) >= 12
-    with pytest.raises(SnclError, match="margin is 0 or a positive number, not -1"):
+    with pytest.raises(SnclError, match="`margin` is 0 or a positive number, not -1"):
         GEM(margin=-1, parts=2)
 
 

@@ -164,14 +164,14 @@ def test_oewc_keeps_a_decaying_sum_of_fisher_information(chunk: int, monkeypatch
 
 
 def test_oewc_looks_at_the_rows_through_the_view_of_training() -> None:
-    view = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+    transform = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
     x = torch.randint(256, (5, 3, 8, 8), generator=generator(0), dtype=torch.uint8)
     y = torch.arange(5) % CLASSES
     torch.manual_seed(0)
     method = OEWC(strength=1.0)
-    subject = Learner(ResNet18(CLASSES, width=2), method, transform=view, device="cpu")
+    subject = Learner(ResNet18(CLASSES, width=2), method, transform=transform, device="cpu")
     subject.learn(x, y)
-    shown = view(x, torch.rand((5, view.randoms), generator=generator(0, "boundary"), dtype=torch.float64))
+    shown = transform(x, torch.rand((5, transform.randoms), generator=generator(0, "boundary"), dtype=torch.float64))
     expected = fisher_by_rows(subject.body, shown, y) / 5
     subject.boundary(x, y)
     assert torch.allclose(method.fisher, expected, rtol=1e-3, atol=1e-6)
@@ -326,8 +326,8 @@ def test_saving_and_loading_around_a_boundary_changes_nothing(name: str, stop: i
 @pytest.mark.parametrize("name", list(MAKE))
 def test_a_task_ends_on_a_convolutional_network_with_augmented_bytes(name: str) -> None:
     torch.manual_seed(0)
-    view = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
-    subject = Learner(ResNet18(CLASSES, width=2), MAKE[name](), memory=6, replay=3, transform=view, device="cpu")
+    transform = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+    subject = Learner(ResNet18(CLASSES, width=2), MAKE[name](), memory=6, replay=3, transform=transform, device="cpu")
     numbers = generator(0)
     for _ in range(4):
         x = torch.randint(256, (4, 3, 8, 8), generator=numbers, dtype=torch.uint8)

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from command_line import Sncl
+from example_results import result
 from PIL import Image
 
-import sncl.report
-from results import result
-from sncl import cli
+from sncl import report
 from sncl.evaluation.metrics import falls
 from sncl.report import write_report
 from sncl.report.collect import FinishedRun, read_runs
@@ -203,18 +202,14 @@ def test_what_was_learned_at_once_is_a_level_line() -> None:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., str]:
+def command(sncl: Sncl) -> Callable[..., str]:
     """Run a command that ends with this code; what it says on standard error."""
-    monkeypatch.chdir(tmp_path)
 
     def run(code: int, *arguments: str | Path) -> str:
-        monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capfd.readouterr().err
-        assert ended.value.code == code, said
-        assert code == 0 or (said.startswith("error: ") and said.count("\n") == 1), said
-        return said
+        done = sncl(*arguments)
+        assert done.code == code, done.err
+        assert code == 0 or (done.err.startswith("error: ") and done.err.count("\n") == 1), done.err
+        return done.err
 
     return run
 
@@ -233,7 +228,7 @@ def test_train_and_demo_write_one_too(
     for words in (short, ["demo"], ["reproduce", "table2"]):
         assert "does not exist" in command(2, *words, "--report", "nowhere/here.html")
     found = find_spec
-    monkeypatch.setattr(sncl.report, "find_spec", lambda name: None if name == "plotly" else found(name))
+    monkeypatch.setattr(report, "find_spec", lambda name: None if name == "plotly" else found(name))
     assert "pip install sncl[report]" in command(2, *short, "--report", "other.html")
     assert not (tmp_path / "other.html").exists()
 

@@ -3,8 +3,8 @@
 from math import sqrt
 
 import pytest
+from example_results import result
 
-from results import result
 from sncl.runs.summary import by_seeds, readouts, results_table, show, spread
 
 

@@ -92,7 +92,7 @@ def test_360_turns_the_images_it_shows() -> None:
 
 @pytest.mark.parametrize("name", ["seq-digits", "perm-digits"])
 def test_validation_rows_are_never_learned_and_replace_the_test_set(name: str) -> None:
-    stream = build(name, source=numbered(), validation=0.2, seed=1, tasks=2)
+    stream = build(name, dataset=numbered(), validation=0.2, seed=1, tasks=2)
     for task in range(2):
         learned, tested = bag(*epoch(stream, task)), bag(*stream.test(task))
         assert not set(learned) & set(tested)
@@ -100,20 +100,20 @@ def test_validation_rows_are_never_learned_and_replace_the_test_set(name: str) -
         assert len(learned) + len(tested) == int(task_rows.sum())
         assert len(tested) == pytest.approx(0.2 * int(task_rows.sum()), abs=5)
         assert all(row[1] < 255 for row in tested)  # none of the official test set
-    other = build(name, source=numbered(), validation=0.2, seed=2, tasks=2)
+    other = build(name, dataset=numbered(), validation=0.2, seed=2, tasks=2)
     assert bag(*other.test(0)) != bag(*stream.test(0))
 
 
 def test_validation_of_360_stream() -> None:
-    source = numbered()
-    stream = build("digits-360", source=source, validation=0.25, seed=1)
-    rows, held = hold_out(source.train_y, 0.25, 1)
+    dataset = numbered()
+    stream = build("digits-360", dataset=dataset, validation=0.25, seed=1)
+    rows, held = hold_out(dataset.train_y, 0.25, 1)
     assert held is not None
     _, test_y = stream.test(0)
-    assert torch.bincount(test_y).tolist() == torch.bincount(source.train_y[held])[:9].tolist()
-    shown = general.train_plan(source.train_y, rows, stream.batch_size, 1)
+    assert torch.bincount(test_y).tolist() == torch.bincount(dataset.train_y[held])[:9].tolist()
+    shown = general.train_plan(dataset.train_y, rows, stream.batch_size, 1)
     assert not set(shown.rows.tolist()) & set(held.tolist())
-    assert torch.equal(stream.x[0], remap(source.train_x[shown.rows[:1]], rotation_map(shown.angles[:1], 2, 2))[0])
+    assert torch.equal(stream.x[0], remap(dataset.train_x[shown.rows[:1]], rotation_map(shown.angles[:1], 2, 2))[0])
 
 
 def test_split_cuts_the_classes_another_way() -> None:

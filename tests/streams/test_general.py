@@ -5,7 +5,7 @@ import torch
 
 from sncl.errors import SnclError
 from sncl.streams import general
-from sncl.streams.general import chunk_sizes, schedule, train_plan
+from sncl.streams.general import batch_schedule, chunk_sizes, train_plan
 
 MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851]  # training images of the digits 0..8
 
@@ -64,8 +64,8 @@ def test_stream_follows_the_rules(batch_size: int) -> None:
 
 def test_mnist_shows_its_nominal_length() -> None:
     for batch_size, lost in ((16, 0), (1, 27)):  # one by one, the last image of each segment is left over
-        assert sum(run.length for batch in schedule(MNIST, batch_size) for run in batch) == 54051 - lost
-    first = schedule(MNIST, 16)[0]
+        assert sum(run.length for batch in batch_schedule(MNIST, batch_size) for run in batch) == 54051 - lost
+    first = batch_schedule(MNIST, 16)[0]
     assert [(run.digit, run.chunk) for run in first] == [(0, 5), (1, 5)]
     assert [run.length for run in first] == [7, 9]  # 983 of 2115 images left are zeros
 

@@ -5,7 +5,7 @@ import torch
 from digit_streams import DIGITS, bag, epoch, made
 
 from sncl.streams.build import build
-from sncl.streams.datasets.sources import Source
+from sncl.streams.datasets.sources import Dataset
 from sncl.streams.stream import Stream
 
 
@@ -54,8 +54,8 @@ def test_joint_is_everything_at_once(name: str) -> None:
 
 def test_mapped_data_stays_on_the_host() -> None:
     """Only batches and tests go to the device; ``meta`` stands in for one."""
-    mapped = Source("s", DIGITS.train_x, DIGITS.train_y, DIGITS.test_x, DIGITS.test_y, 10, mapped=True)
-    stream = build("seq-digits", source=mapped).to("meta")
+    mapped = Dataset("s", DIGITS.train_x, DIGITS.train_y, DIGITS.test_x, DIGITS.test_y, 10, mapped=True)
+    stream = build("seq-digits", dataset=mapped).to("meta")
     assert stream.x is DIGITS.train_x
     x, y = stream.batch(0, stream.positions(0, 0)[0])
     assert x.device.type == y.device.type == stream.test(0)[0].device.type == "meta"

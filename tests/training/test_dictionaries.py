@@ -91,7 +91,7 @@ def test_mappings_of_other_kinds_are_taken() -> None:
     assert same(first, second) and torch.equal(first.predict(UserDict(halves(x))), second.predict(halves(x)))
 
 
-def test_views_are_of_images_only() -> None:
+def test_transforms_are_of_images_only() -> None:
     class Captioned(nn.Module):
         def __init__(self) -> None:
             super().__init__()

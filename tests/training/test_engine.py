@@ -13,30 +13,34 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.memory.admission import LossAwareReservoir, Reservoir
 from sncl.memory.memory import Memory
+from sncl.methods.sgd import SGD
 from sncl.methods.table import METHODS, Settings, make
 from sncl.networks.gating.mask import Mask
 from sncl.networks.norm import PassNorm
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
 from sncl.streams.transforms import CropFlip
+from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator, seeded
+from sncl.training.engine import pack_drawn, shapes, unpack_drawn
 from sncl.training.learner import Learner
 from sncl.training.parallel import run_in_threads
+from sncl.training.step import Draw, StepInput
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 pytestmark = [  # what torch's compiler has to say about itself
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
-VIEW = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
-STATIC = [name for name in METHODS if make(name).capturable]
+TRANSFORM = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+CAPTURABLE = [name for name in METHODS if make(name).capturable]
 VARIANTS: dict[str, tuple[Settings, Mask]] = {
     "sncl natural": ({"gates": "natural", "eta": 0.01}, Mask()),
     "sncl compensated": ({"gates": "natural", "eta": 0.01}, Mask(threshold=-3.0, compensate=0.1)),
     "sncl target": ({"gates": "target"}, Mask()),
     "sncl off": ({"gates": "off"}, Mask()),
 }
-SUBJECTS = [*STATIC, *VARIANTS]
+SUBJECTS = [*CAPTURABLE, *VARIANTS]
 ROWS = 8
 
 
@@ -60,7 +64,7 @@ def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda"
         net = ResNet18(4, 3, 8)
     settings, mask = VARIANTS.get(name, ({}, Mask()))
     method = make("sncl" if name in VARIANTS else name, settings)
-    usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": VIEW, "mask": mask}
+    usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": TRANSFORM, "mask": mask}
     return Learner(net, method, **usual, seed=seed, device=device, engine=engine, **options)
 
 
@@ -122,7 +126,7 @@ def test_a_run_that_grows_is_exact_to_resume(name: str, engine: str, tmp_path: P
         with seeded(0, "network"):
             net = ResNet18(2, 3, 8)
         return Learner(
-            net, name, memory=20, replay=ROWS, lr=0.01, transform=VIEW, device="cuda", engine=engine, grow=True
+            net, name, memory=20, replay=ROWS, lr=0.01, transform=TRANSFORM, device="cuda", engine=engine, grow=True
         )
 
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
@@ -212,6 +216,62 @@ def test_the_cpu_has_single_precision_and_no_graph() -> None:
         learner("sncl", device="cpu", precision="bfloat16")
     with pytest.raises(SnclError, match="the precision is auto, float32 or bfloat16, not 'float16'"):
         learner("sncl", device="cpu", precision="float16")
+
+
+# --- the input of a step -----------------------------------------------------------------------------------------
+
+
+def step_input(draws: int, size: int = 5) -> StepInput:
+    numbers = generator(0, "step input")
+    drawn = (
+        Draw(torch.randperm(7, generator=numbers)[:4], torch.rand(4, 3, generator=numbers, dtype=torch.float64))
+        for _ in range(draws)
+    )
+    batch = {"x": torch.rand(size, 2, generator=numbers), "y": torch.arange(size)}
+    return StepInput(batch, torch.rand(size, 3, generator=numbers, dtype=torch.float64), tuple(drawn))
+
+
+@pytest.mark.parametrize("draws", [0, 1, 2])
+def test_what_is_drawn_on_the_host_travels_as_one_tensor(draws: int) -> None:
+    given = step_input(draws)
+    packed = pack_drawn(given.drawn())
+    assert packed.dtype == torch.float64 and packed.shape == (15 + 16 * draws,)
+    found = unpack_drawn(given, packed)
+    assert found.batch is given.batch and len(found.draws) == draws
+    for ours, theirs in zip(found.drawn(), given.drawn(), strict=True):
+        assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype
+
+
+def test_one_captured_step_serves_inputs_of_the_same_shapes() -> None:
+    assert shapes(step_input(1)) == shapes(step_input(1)._replace(numbers=torch.zeros(5, 3, dtype=torch.float64)))
+    others = [step_input(0), step_input(2), step_input(1, size=4), step_input(1)._replace(numbers=torch.zeros(5, 3))]
+    assert len({shapes(each) for each in (step_input(1), *others)}) == 5
+
+
+class Straying(SGD):
+    """Leaves parameters out of the optimiser, as the variance of a gate is, and looks at their gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Tensor] = []
+
+    def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
+        return [{"params": list(net.parameters())[:-1], "lr": lr}]
+
+    def after_update(self, net: Tapped, now: Fields) -> None:
+        *_, last = net.parameters()
+        assert last.grad is not None
+        self.found.append(last.grad.clone())
+
+
+def test_gradients_do_not_add_up_where_no_optimiser_clears_them() -> None:
+    torch.manual_seed(0)
+    method = Straying()
+    subject = Learner(nn.Linear(4, 3), method, lr=1e-9, device="cpu")
+    x, y = torch.rand(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    for _ in range(3):
+        subject.learn(x, y)
+    assert all(torch.allclose(each, method.found[0], atol=1e-6) for each in method.found)
 
 
 # --- passes that run as one --------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_clear_errors(tmp_path: Path) -> None:
         Learner(network(), "magic")
     with pytest.raises(SnclError, match="positive number, not 0"):
         Learner(network(), lr=0)
-    with pytest.raises(SnclError, match="at least 1 row, not 0"):
+    with pytest.raises(SnclError, match="`memory` is at least 1 sample, not 0"):
         Learner(network(), memory=0)
     with pytest.raises(SnclError, match=r"no CUDA device|no device"):
         Learner(network(), device="cuda" if not torch.cuda.is_available() else "nonsense")

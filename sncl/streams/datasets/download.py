@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 18
 
-Progress = Callable[[str, int, int], None]
+TransferProgress = Callable[[str, int, int], None]
 
 
-def download(url: str, target: Path, md5: str, progress: Progress | None = None) -> None:
+def download(url: str, target: Path, md5: str, progress: TransferProgress | None = None) -> None:
     """Fetch ``url`` to ``target``; the file grows as ``<target>.part``, which a broken transfer leaves for next time.
 
     ``progress(name, bytes so far, bytes in all or 0 where the server does not say)`` is called as it grows.
     """
-    if target.is_file() and checksum(target) == md5:
+    if target.is_file() and md5_of(target) == md5:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    if not (part.is_file() and checksum(part) == md5):
+    if not (part.is_file() and md5_of(part) == md5):
         _transfer(url, part, target.name, progress)
-    actual = checksum(part)
+    actual = md5_of(part)
     if actual != md5:
         part.unlink()
         raise SnclError(
@@ -40,12 +40,12 @@ def download(url: str, target: Path, md5: str, progress: Progress | None = None)
     os.replace(part, target)
 
 
-def checksum(path: Path) -> str:
+def md5_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _transfer(url: str, part: Path, name: str, progress: Progress | None) -> None:
+def _transfer(url: str, part: Path, name: str, progress: TransferProgress | None) -> None:
     """Append to the part what is still missing of it."""
     from http.client import HTTPException
 

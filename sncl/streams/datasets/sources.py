@@ -23,7 +23,7 @@ HASHED_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Dataset:
     """A data set in memory or (``mapped``) in memory-mapped files.
 
     Images are uint8 [samples, channels, height, width], labels int64 [samples]. The user's data may also be images of
@@ -101,7 +101,7 @@ def data_root(given: Path | None = None) -> Path:
     return user_cache_path("sncl")
 
 
-def load(name: str, root: Path, progress: Progress | None = None) -> Source:
+def load(name: str, root: Path, progress: Progress | None = None) -> Dataset:
     """The data set of this name under ``root``; ``progress(done, all)`` follows a decoding that takes minutes."""
     if name not in READERS:
         raise SnclError(f"There is no data set '{name}'; the known ones are {', '.join(READERS)}.")
@@ -109,7 +109,7 @@ def load(name: str, root: Path, progress: Progress | None = None) -> Source:
     path = reader.find(root)
     if path is None:
         raise SnclError(_missing(name, reader, root))
-    return Source(name, *reader.read(path, progress), classes=reader.classes, mapped=reader.mapped)
+    return Dataset(name, *reader.read(path, progress), classes=reader.classes, mapped=reader.mapped)
 
 
 def inventory(root: Path) -> list[Status]:

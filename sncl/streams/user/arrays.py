@@ -21,7 +21,7 @@ from sncl.streams.user.spec import DataSpec
 
 Arrays = dict[str, NDArray[Any]]
 
-NAMES = {
+ARRAY_NAMES = {
     "x": ("x", "x_train", "train_x", "data", "images", "features", "train_images", "train_data"),
     "y": ("y", "y_train", "train_y", "labels", "targets", "target", "train_labels"),
     "test x": ("test_x", "x_test", "test_images", "test_data"),
@@ -41,18 +41,18 @@ def list_arrays(spec: DataSpec) -> Listing:
     stamp = path.stat()
     arrays = _contents(path, stamp.st_mtime_ns, stamp.st_size)
     roles = roles_of(arrays, path, spec.domain)
-    check_roles(spec, arrays, roles)
-    x = inputs(arrays[roles["x"]], roles["x"], path)
-    train = annotate(arrays, roles, "", len(x), path)
+    check_arrays(spec, arrays, roles)
+    x = as_inputs(arrays[roles["x"]], roles["x"], path)
+    train = annotate_arrays(arrays, roles, "", len(x), path)
     test_x, test = None, None
     if "test x" in roles:
-        test_x = inputs(arrays[roles["test x"]], roles["test x"], path)
+        test_x = as_inputs(arrays[roles["test x"]], roles["test x"], path)
         if test_x.shape[1:] != x.shape[1:] or test_x.dtype != x.dtype:
             raise SnclError(
                 f"{path}: {roles['x']} and {roles['test x']} differ in the shape or type of a row: "
                 f"{list(x.shape[1:])} {x.dtype}, {list(test_x.shape[1:])} {test_x.dtype}"
             )
-        test = annotate(arrays, roles, "test ", len(test_x), path)
+        test = annotate_arrays(arrays, roles, "test ", len(test_x), path)
         if (train.domains is None) != (test.domains is None):
             raise SnclError(f"{path} has domains for its training rows or its test rows only; give both or none")
 
@@ -84,7 +84,7 @@ def roles_of(arrays: Arrays, path: Path, domain: str | None) -> dict[str, str]:
     if domain is not None and domain not in arrays:
         raise SnclError(f"`domain`: {path} has no array {domain!r}; it holds {some(arrays, 10)}")
     roles: dict[str, str] = {}
-    for role, names in NAMES.items():
+    for role, names in ARRAY_NAMES.items():
         fitting = [name for name in arrays if name.lower() in names]
         if role == "domain" and domain is not None:
             fitting = [domain]
@@ -96,21 +96,21 @@ def roles_of(arrays: Arrays, path: Path, domain: str | None) -> dict[str, str]:
     return roles | ({"test domain": beside[0]} if beside else {})
 
 
-def check_roles(spec: DataSpec, arrays: Arrays, roles: dict[str, str]) -> None:
+def check_arrays(spec: DataSpec, arrays: Arrays, roles: dict[str, str]) -> None:
     """Refuse a file in which a needed array is missing."""
     for role in ("x", "y"):
         if role not in roles:
-            have, names = some(arrays, 10) or "nothing", ", ".join(NAMES[role])
+            have, names = some(arrays, 10) or "nothing", ", ".join(ARRAY_NAMES[role])
             raise SnclError(f"{spec.path} has no array {role}: allowed names are {names}; it holds {have}")
     if ("test x" in roles) != ("test y" in roles):
         there, missing = ("test x", "test y") if "test x" in roles else ("test y", "test x")
-        names = ", ".join(NAMES[missing])
+        names = ", ".join(ARRAY_NAMES[missing])
         raise SnclError(f"{spec.path} has {roles[there]} but no {missing}: allowed names are {names}")
     if spec.cut == "domain" and "domain" not in roles:
         raise SnclError(f'`cut="domain"` needs an array of domains in {spec.path}: "domain", or the one `domain` names')
 
 
-def annotate(arrays: Arrays, roles: dict[str, str], split: str, samples: int, path: Path) -> Annotations:
+def annotate_arrays(arrays: Arrays, roles: dict[str, str], split: str, samples: int, path: Path) -> Annotations:
     """Labels and domains of the training (``split`` "") or the test ("test ") samples, one for each."""
     labels, domains = (
         as_strings(arrays[roles[split + role]], f"{path}: the values of {roles[split + role]!r}")
@@ -126,7 +126,7 @@ def annotate(arrays: Arrays, roles: dict[str, str], split: str, samples: int, pa
     return Annotations(labels, domains)
 
 
-def inputs(values: NDArray[Any], name: str, path: Path) -> Tensor:
+def as_inputs(values: NDArray[Any], name: str, path: Path) -> Tensor:
     """Images as uint8 or float32 [samples, channels, height, width], anything else as float64 [samples, columns]."""
     if values.dtype.kind not in "biuf":
         raise SnclError(f"{path}: {name!r} holds {values.dtype}; inputs are numbers")

@@ -15,8 +15,8 @@ from sncl.errors import SnclError
 Column = NDArray[Any]  # numbers (float64) or strings
 Columns = dict[str, Column]
 
-SUFFIXES = (".csv", ".parquet")
-MISSING = ("", "na", "n/a", "nan", "null", "?")
+TABLE_SUFFIXES = (".csv", ".parquet")
+MISSING_VALUES = ("", "na", "n/a", "nan", "null", "?")
 
 
 def table_files(path: Path) -> tuple[Path, Path | None]:
@@ -24,7 +24,8 @@ def table_files(path: Path) -> tuple[Path, Path | None]:
     if not path.is_dir():
         return path, None
     train, test = (
-        [file for suffix in SUFFIXES if (file := path / f"{name}{suffix}").is_file()] for name in ("train", "test")
+        [path / f"{name}{suffix}" for suffix in TABLE_SUFFIXES if (path / f"{name}{suffix}").is_file()]
+        for name in ("train", "test")
     )
     if len(train) != 1 or len(test) != 1:
         raise SnclError(f"{path} is a folder, so it needs one train.csv and one test.csv (or .parquet)")
@@ -33,7 +34,7 @@ def table_files(path: Path) -> tuple[Path, Path | None]:
 
 def read_columns(path: Path) -> Columns:
     """The columns of a file by name, with no value missing."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in TABLE_SUFFIXES:
         raise SnclError(f"a table is a .csv or .parquet file, not {path}")
     stamp = path.stat()
     return _columns(path, stamp.st_mtime_ns, stamp.st_size)
@@ -49,7 +50,7 @@ def _columns(path: Path, modified: int, size: int) -> Columns:
         if column.dtype.kind == "f":
             missing = ~np.isfinite(column)
         elif column.dtype.kind == "U":
-            missing = np.isin(np.char.lower(np.char.strip(column)), MISSING)
+            missing = np.isin(np.char.lower(np.char.strip(column)), MISSING_VALUES)
         else:
             continue
         if missing.any():

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.streams.cache import Progress
-from sncl.streams.datasets.sources import Source
+from sncl.streams.datasets.sources import Dataset
 from sncl.streams.holdout import hold_out_test
 from sncl.streams.user.arrays import list_arrays
 from sncl.streams.user.folder import list_folder
@@ -25,11 +25,11 @@ from sncl.streams.user.listing import Annotations, Listing, Strings, is_number, 
 from sncl.streams.user.spec import Cut, DataSpec, Form
 from sncl.streams.user.tables import list_table
 
-TITLES: dict[Cut, str] = {"classes": "", "domain": " by domain", "none": " uncut"}
+CUT_TITLES: dict[Cut, str] = {"classes": "", "domain": " by domain", "none": " uncut"}
 TEST_FRACTION = 0.2  # of each class, where there is no test set
 TEST_SEED = 0  # the same test samples for every seed of a run
 MAPPED_FROM = 2**30  # bytes: smaller data sets go to the GPU as a whole
-SMALL = 28  # pixels a side: grey images up to here need no convolutions
+SMALL_IMAGE = 28  # pixels a side: grey images up to here need no convolutions
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class UserData:
     @property
     def name(self) -> str:
         """What the stream is called in results."""
-        return f"{self.form}:{Path(self.path).name}{TITLES[self.cut]}"
+        return f"{self.form}:{Path(self.path).name}{CUT_TITLES[self.cut]}"
 
     def spec(self) -> DataSpec:
         """How to read the same data again."""
@@ -66,7 +66,7 @@ class UserData:
 class Loaded(NamedTuple):
     """A data set, what an experiment keeps of it, and notes for the user on how it was read."""
 
-    source: Source
+    dataset: Dataset
     user_data: UserData
     notes: list[str]
 
@@ -98,7 +98,7 @@ def read(spec: DataSpec, progress: Progress | None = None) -> Loaded:
     )
     check_samples(indexed, spec, cut)
     x, test_x = listing.load(train, test)
-    source = Source(
+    dataset = Dataset(
         spec.name,
         x,
         indexed.y,
@@ -111,8 +111,8 @@ def read(spec: DataSpec, progress: Progress | None = None) -> Loaded:
         test_domain=indexed.test_domain,
         domain_names=tuple(indexed.domain_names),
     )
-    user_data = describe(source, spec, cut, listing)
-    return Loaded(source, user_data, [*summary(source, cut, spec.cut is None), *listing.notes, *note])
+    user_data = user_data_of(dataset, spec, cut, listing)
+    return Loaded(dataset, user_data, [*summary_lines(dataset, cut, spec.cut is None), *listing.notes, *note])
 
 
 def list_data(spec: DataSpec, progress: Progress | None) -> Listing:
@@ -160,7 +160,7 @@ def check_samples(indexed: Indexed, spec: DataSpec, cut: Cut) -> None:
         raise SnclError(f'{spec.name} has only one domain, {only!r}; use `cut="classes"` or `cut="none"`')
 
 
-def describe(source: Source, spec: DataSpec, cut: Cut, listing: Listing) -> UserData:
+def user_data_of(dataset: Dataset, spec: DataSpec, cut: Cut, listing: Listing) -> UserData:
     """What an experiment keeps of a data set."""
     return UserData(
         form=spec.form,
@@ -169,26 +169,26 @@ def describe(source: Source, spec: DataSpec, cut: Cut, listing: Listing) -> User
         target=listing.target,
         domain=listing.domain,
         size=spec.size,
-        classes=len(source.names),
-        domains=len(source.domain_names),
-        rows=len(source.train_x),
-        pixels=source.train_x.dtype == torch.uint8,
-        network=network_for(source.train_x),
-        fingerprint=source.fingerprint(),
+        classes=len(dataset.names),
+        domains=len(dataset.domain_names),
+        rows=len(dataset.train_x),
+        pixels=dataset.train_x.dtype == torch.uint8,
+        network=network_for(dataset.train_x),
+        fingerprint=dataset.fingerprint(),
     )
 
 
-def summary(source: Source, cut: Cut, by_default: bool) -> list[str]:
+def summary_lines(dataset: Dataset, cut: Cut, by_default: bool) -> list[str]:
     """The data set in a line, and how it is cut."""
-    shape = list(source.train_x.shape[1:])
+    shape = list(dataset.train_x.shape[1:])
     kind = f"{shape[0]} columns" if len(shape) == 1 else f"{'grey' if shape[0] == 1 else 'RGB'} {shape[2]} x {shape[1]}"
     line = (
-        f"{len(source.train_y)} rows to learn from and {len(source.test_y)} to test on, {kind}, "
-        f"{len(source.names)} classes: {some(source.names)}"
+        f"{len(dataset.train_y)} rows to learn from and {len(dataset.test_y)} to test on, {kind}, "
+        f"{len(dataset.names)} classes: {some(dataset.names)}"
     )
     how = {
         "classes": "by classes, in this order",
-        "domain": f"by domain: {some(source.domain_names)}",
+        "domain": f"by domain: {some(dataset.domain_names)}",
         "none": "into nothing: one pass in file order, without boundaries",
     }[cut]
     return [line, f"cut {how}" + (" (`cut` cuts in another way)" if by_default else "")]
@@ -196,7 +196,7 @@ def summary(source: Source, cut: Cut, by_default: bool) -> list[str]:
 
 def network_for(x: Tensor) -> Literal["mlp", "resnet18"]:
     """Convolutions for colour and for large images."""
-    small = x.dim() == 2 or (x.shape[1] == 1 and max(x.shape[2:]) <= SMALL)
+    small = x.dim() == 2 or (x.shape[1] == 1 and max(x.shape[2:]) <= SMALL_IMAGE)
     return "mlp" if small else "resnet18"
 
 

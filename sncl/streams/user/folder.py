@@ -21,7 +21,7 @@ from sncl.streams.user.images import decode_images
 from sncl.streams.user.listing import Annotations, Listing, natural_key, some
 from sncl.streams.user.spec import DataSpec
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 TEST_NAMES = ("test", "val", "valid", "validation")
 LAYOUT = "PATH/<class>/*.png, PATH/<domain>/<class>/*.png, or PATH/train and PATH/test with such folders in them"
 
@@ -56,10 +56,10 @@ def list_folder(spec: DataSpec, progress: Progress | None = None) -> Listing:
         x = torch.from_numpy(decode_images(spec.path, [file.path for file in files], spec.size, progress))
         return x[: len(indices)], x[len(indices) :]
 
-    return Listing(annotate(train), None if test is None else annotate(test), load, notes=notes)
+    return Listing(annotate_files(train), None if test is None else annotate_files(test), load, notes=notes)
 
 
-def annotate(files: Sequence[ImageFile]) -> Annotations:
+def annotate_files(files: Sequence[ImageFile]) -> Annotations:
     domains = [file.domain for file in files if file.domain is not None]
     return Annotations(np.array([file.label for file in files]), np.array(domains) if domains else None)
 
@@ -102,5 +102,5 @@ def images(path: Path) -> list[Path]:
     return [
         each
         for each in path.iterdir()
-        if each.suffix.lower() in SUFFIXES and not each.name.startswith(".") and each.is_file()
+        if each.suffix.lower() in IMAGE_SUFFIXES and not each.name.startswith(".") and each.is_file()
     ]

@@ -31,7 +31,7 @@ def list_table(spec: DataSpec) -> Listing:
     train = read_columns(train_path)
     test = None if test_path is None else read_columns(test_path)
     target = spec.target or default_target(train)
-    check_roles(spec, target, train, train_path)
+    check_columns(spec, target, train, train_path)
     if test is not None and set(test) != set(train):
         different = sorted(set(test) ^ set(train))
         raise SnclError(f"{train_path} and {test_path} have different columns: {some(different)} in one only")
@@ -51,8 +51,8 @@ def list_table(spec: DataSpec) -> Listing:
         return torch.from_numpy(x), torch.from_numpy(test_x)
 
     return Listing(
-        annotate(train, target, spec.domain, train_path),
-        None if test is None or test_path is None else annotate(test, target, spec.domain, test_path),
+        annotate_rows(train, target, spec.domain, train_path),
+        None if test is None or test_path is None else annotate_rows(test, target, spec.domain, test_path),
         load,
         target=target,
         domain=spec.domain,
@@ -60,7 +60,7 @@ def list_table(spec: DataSpec) -> Listing:
     )
 
 
-def check_roles(spec: DataSpec, target: str, columns: Columns, path: Path) -> None:
+def check_columns(spec: DataSpec, target: str, columns: Columns, path: Path) -> None:
     """Refuse a target or a domain that is no column, or the same one."""
     for role, name in (("target", target), ("domain", spec.domain)):
         if name is not None and name not in columns:
@@ -115,7 +115,7 @@ def numbers_in(column: Column) -> NDArray[np.bool_]:
     return np.array([is_number(text) for text in column.tolist()], dtype=bool)
 
 
-def annotate(columns: Columns, target: str, domain: str | None, path: Path) -> Annotations:
+def annotate_rows(columns: Columns, target: str, domain: str | None, path: Path) -> Annotations:
     """Labels and domains."""
     return Annotations(
         as_strings(columns[target], f"{path}: the values of the target {target!r}"),

@@ -16,15 +16,15 @@ from sncl.streams.datasets.sources import load
 @pytest.mark.parametrize("place", ["MNIST/raw", "mnist", "MNIST", "."])
 def test_mnist(tmp_path: Path, place: str, zipped: bool) -> None:
     arrays = write_mnist(tmp_path / place, zipped)
-    source = load("mnist", tmp_path)
-    assert source.train_x.shape == (7, 1, 28, 28)
-    assert source.train_x.dtype == torch.uint8
-    assert np.array_equal(source.train_x[:, 0].numpy(), arrays["train-images-idx3-ubyte"])
-    assert source.train_y.tolist() == [0, 1, 2, 3, 4, 5, 9]
-    assert np.array_equal(source.test_x[:, 0].numpy(), arrays["t10k-images-idx3-ubyte"])
-    assert source.test_y.tolist() == [3, 2, 1]
-    assert source.test_y.dtype == torch.int64
-    assert source.classes == 10
+    dataset = load("mnist", tmp_path)
+    assert dataset.train_x.shape == (7, 1, 28, 28)
+    assert dataset.train_x.dtype == torch.uint8
+    assert np.array_equal(dataset.train_x[:, 0].numpy(), arrays["train-images-idx3-ubyte"])
+    assert dataset.train_y.tolist() == [0, 1, 2, 3, 4, 5, 9]
+    assert np.array_equal(dataset.test_x[:, 0].numpy(), arrays["t10k-images-idx3-ubyte"])
+    assert dataset.test_y.tolist() == [3, 2, 1]
+    assert dataset.test_y.dtype == torch.int64
+    assert dataset.classes == 10
 
 
 @pytest.mark.parametrize(

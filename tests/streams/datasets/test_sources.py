@@ -7,7 +7,7 @@ import torch
 from dataset_files import write_cifar
 
 from sncl.errors import SnclError
-from sncl.streams.datasets.sources import Source, data_root, inventory, load
+from sncl.streams.datasets.sources import Dataset, data_root, inventory, load
 
 
 def test_missing_data_says_what_to_do(tmp_path: Path) -> None:
@@ -48,23 +48,23 @@ def test_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fingerprint_sees_every_change() -> None:
-    def source(**changed: torch.Tensor) -> Source:
+    def dataset(**changed: torch.Tensor) -> Dataset:
         x, y = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
-        return Source("s", **({"train_x": x, "train_y": y, "test_x": x, "test_y": y} | changed), classes=2)
+        return Dataset("s", **({"train_x": x, "train_y": y, "test_x": x, "test_y": y} | changed), classes=2)
 
     image = torch.zeros(4, 1, 2, 2, dtype=torch.uint8)
     image[3, 0, 1, 1] = 1
     label = torch.tensor([0, 0, 0, 1])
     variants = [
-        source(),
-        source(train_x=image),
-        source(test_x=image),
-        source(train_y=label),
-        source(test_y=label),
-        source(test_x=torch.zeros(4, 1, 4, 1, dtype=torch.uint8)),
+        dataset(),
+        dataset(train_x=image),
+        dataset(test_x=image),
+        dataset(train_y=label),
+        dataset(test_y=label),
+        dataset(test_x=torch.zeros(4, 1, 4, 1, dtype=torch.uint8)),
     ]
     assert len({variant.fingerprint() for variant in variants}) == len(variants)
-    assert source().fingerprint() == variants[0].fingerprint()
+    assert dataset().fingerprint() == variants[0].fingerprint()
 
 
 @pytest.mark.slow

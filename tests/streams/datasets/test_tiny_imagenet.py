@@ -20,24 +20,24 @@ from sncl.streams.datasets.sources import load
 def test_tiny_imagenet(tmp_path: Path) -> None:
     folder = write_tiny(tmp_path)
     calls: list[tuple[int, int]] = []
-    source = load("tiny-imagenet", tmp_path, progress=lambda done, total: calls.append((done, total)))
-    assert source.mapped
-    assert source.train_x.shape == (7, 3, 64, 64)
-    assert source.train_y.tolist() == [0, 0, 0, 1, 1, 1, 1]  # wnids.txt, not the alphabet, numbers the classes
-    centre = source.train_x[:, :, 32, 32].int()
+    dataset = load("tiny-imagenet", tmp_path, progress=lambda done, total: calls.append((done, total)))
+    assert dataset.mapped
+    assert dataset.train_x.shape == (7, 3, 64, 64)
+    assert dataset.train_y.tolist() == [0, 0, 0, 1, 1, 1, 1]  # wnids.txt, not the alphabet, numbers the classes
+    centre = dataset.train_x[:, :, 32, 32].int()
     assert (centre[0] - torch.tensor([0, 0, 250])).abs().max() <= 4
     assert (centre[:3, 1] - torch.tensor([0, 20, 100])).abs().max() <= 4  # by number: 0, 2, 10
     assert (centre[6] - 77).abs().max() <= 1
-    assert source.test_y.tolist() == [1, 0]
-    assert (source.test_x[0, :, 5, 5].int() - torch.tensor([199, 99, 9])).abs().max() <= 4
+    assert dataset.test_y.tolist() == [1, 0]
+    assert (dataset.test_x[0, :, 5, 5].int() - torch.tensor([199, 99, 9])).abs().max() <= 4
     assert calls == [(7, 7), (2, 2)]
 
     for path in folder.rglob("*.JPEG"):  # a second call decodes nothing
         path.write_bytes(b"")
     again = load("tiny-imagenet", tmp_path)
-    assert again.fingerprint() == source.fingerprint()
+    assert again.fingerprint() == dataset.fingerprint()
     again.train_x[0] = 0  # copy on write: the cache is safe from what is done to the tensor
-    assert load("tiny-imagenet", tmp_path).fingerprint() == source.fingerprint()
+    assert load("tiny-imagenet", tmp_path).fingerprint() == dataset.fingerprint()
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -58,10 +58,10 @@ def test_cache_of_another_order_of_classes_is_rebuilt(tmp_path: Path) -> None:
     folder = write_tiny(tmp_path)
     load("tiny-imagenet", tmp_path)
     (folder / "wnids.txt").write_text("n01\nn02\n")
-    source = load("tiny-imagenet", tmp_path)
-    assert source.train_y.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert source.train_x[0, 0, 32, 32] > 240  # n01 is red
-    assert source.train_x[6, 2, 32, 32] > 240
+    dataset = load("tiny-imagenet", tmp_path)
+    assert dataset.train_y.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert dataset.train_x[0, 0, 32, 32] > 240  # n01 is red
+    assert dataset.train_x[6, 2, 32, 32] > 240
     assert len(list((folder / tiny_imagenet.CACHE).glob("*.npy"))) == 2  # the old one is gone
 
 

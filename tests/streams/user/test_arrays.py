@@ -26,7 +26,7 @@ def test_where_channels_stand_does_not_matter(tmp_path: Path) -> None:
     for name, values in kinds.items():
         path = files.save_arrays(tmp_path / f"{name}.npz", lambda arrays, values=values: arrays.update(x=values))
         found = files.read_data(path)
-        assert (found.user_data.network, found.user_data.pixels, found.source.train_x.dtype) == (
+        assert (found.user_data.network, found.user_data.pixels, found.dataset.train_x.dtype) == (
             "resnet18",
             True,
             torch.uint8,

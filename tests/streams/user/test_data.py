@@ -17,11 +17,11 @@ def test_names_are_sorted_as_a_person_would() -> None:
 
 
 def test_labels_keep_their_names(tmp_path: Path) -> None:
-    source = files.read_data(files.save_arrays(tmp_path / "mine.npz")).source
-    assert source.names == ("3", "7")  # neither 0 and 1 nor without a gap
-    assert source.classes == 2
+    dataset = files.read_data(files.save_arrays(tmp_path / "mine.npz")).dataset
+    assert dataset.names == ("3", "7")  # neither 0 and 1 nor without a gap
+    assert dataset.classes == 2
     words = np.array(["yak", "ape"] * 20)
-    named = files.read_data(files.save_arrays(tmp_path / "words.npz", lambda arrays: arrays.update(y=words))).source
+    named = files.read_data(files.save_arrays(tmp_path / "words.npz", lambda arrays: arrays.update(y=words))).dataset
     assert named.names == ("ape", "yak")
     assert named.train_y.tolist()[:4] == [int(word == "yak") for word in words][:4]
 
@@ -30,9 +30,9 @@ def test_a_fifth_of_each_class_is_held_out(tmp_path: Path) -> None:
     y = np.array([0] * 50 + [1] * 10 + [2] * 2)
     x = np.arange(62.0)[:, None]
     path = files.save_arrays(tmp_path / "mine.npz", lambda arrays: arrays.update(x=x, y=y))
-    source = files.read_data(path).source
-    assert source.test_y.bincount().tolist() == [10, 2, 1]
-    rows, tested = source.train_x.flatten().tolist(), source.test_x.flatten().tolist()
+    dataset = files.read_data(path).dataset
+    assert dataset.test_y.bincount().tolist() == [10, 2, 1]
+    rows, tested = dataset.train_x.flatten().tolist(), dataset.test_x.flatten().tolist()
     assert sorted(rows + tested) == list(range(62))
     assert rows == sorted(rows) and tested == sorted(tested)  # in file order
     seeds = [sncl.stream(str(path), seed=seed, split="1x3").test_y for seed in (0, 1)]
@@ -41,12 +41,12 @@ def test_a_fifth_of_each_class_is_held_out(tmp_path: Path) -> None:
 
 def test_every_class_of_every_domain_is_held_out(tmp_path: Path) -> None:
     domain = np.repeat(["b", "a"], 20)
-    source = files.read_data(
+    dataset = files.read_data(
         files.save_arrays(tmp_path / "mine.npz", lambda arrays: arrays.update(domain=domain))
-    ).source
-    assert source.domain_names == ("b", "a")  # as they come
-    assert source.test_domain is not None
-    assert (2 * source.test_domain + source.test_y).bincount().tolist() == [2, 2, 2, 2]
+    ).dataset
+    assert dataset.domain_names == ("b", "a")  # as they come
+    assert dataset.test_domain is not None
+    assert (2 * dataset.test_domain + dataset.test_y).bincount().tolist() == [2, 2, 2, 2]
 
 
 def test_a_stream_from_python(tmp_path: Path) -> None:

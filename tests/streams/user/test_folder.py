@@ -15,7 +15,7 @@ def test_folders_of_domains(tmp_path: Path) -> None:
     for domain in ("2", "10"):
         files.save_small_images(tmp_path / "zoo" / domain)
     found = files.read_data(f"folder:{tmp_path / 'zoo'}")
-    assert (found.user_data.cut, found.source.domain_names, found.source.names) == (
+    assert (found.user_data.cut, found.dataset.domain_names, found.dataset.names) == (
         "domain",
         ("2", "10"),
         ("ape", "bee"),
@@ -30,22 +30,22 @@ def test_folders_of_domains(tmp_path: Path) -> None:
 def test_grey_and_coloured_and_turned(tmp_path: Path) -> None:
     place = files.save_small_images(tmp_path / "zoo" / "train").parent
     files.save_small_images(place / "val")
-    assert files.read_data(f"folder:{place}").source.train_x.shape == (10, 1, 5, 6)
+    assert files.read_data(f"folder:{place}").dataset.train_x.shape == (10, 1, 5, 6)
     turned = Image.Exif()
     turned[0x0112] = 6  # stands on its side
     Image.new("RGB", (5, 6), (9, 8, 7)).save(place / "train" / "ape" / "9.jpg", exif=turned, quality=100)
-    source = files.read_data(f"folder:{place}").source
-    assert source.train_x.shape == (11, 3, 5, 6)
-    assert source.train_x[0].unique().tolist() == [0]  # 0.png: three equal channels
-    assert source.train_x[-1, :, 0, 0].tolist() == pytest.approx([9, 8, 7], abs=1)
+    dataset = files.read_data(f"folder:{place}").dataset
+    assert dataset.train_x.shape == (11, 3, 5, 6)
+    assert dataset.train_x[0].unique().tolist() == [0]  # 0.png: three equal channels
+    assert dataset.train_x[-1, :, 0, 0].tolist() == pytest.approx([9, 8, 7], abs=1)
 
 
 def test_images_come_in_the_order_of_their_names(tmp_path: Path) -> None:
     for number, name in enumerate(["ape", "bee", "ape", "bee", "ape", "bee", "ape", "bee", "ape", "bee", "bee"]):
         files.save_image(tmp_path / "zoo" / "train" / name / f"frame{number}.png", colour=number)
     files.save_small_images(tmp_path / "zoo" / "test")
-    source = files.read_data(f"folder:{tmp_path / 'zoo'}").source
-    assert source.train_x[:, 0, 0, 0].tolist() == list(range(11))
+    dataset = files.read_data(f"folder:{tmp_path / 'zoo'}").dataset
+    assert dataset.train_x[:, 0, 0, 0].tolist() == list(range(11))
 
 
 def test_images_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,16 @@ def test_columns_of_a_table(tmp_path: Path) -> None:
     rows = [[1.5, "b", "x"], [2.5, "a", "y"], [3.5, "b", "x"], [4.5, "a", "y"]]
     for name, content in (("train.csv", rows), ("test.csv", [[5, "c", "y"], [6, "a", "x"]])):
         files.save_table(tmp_path / "mine" / name, content, ["size", "colour", "label"])
-    source = files.read_data(f"table:{tmp_path / 'mine'}").source
-    assert source.train_x.tolist() == [[1.5, 0, 1], [2.5, 1, 0], [3.5, 0, 1], [4.5, 1, 0]]
-    assert source.test_x.tolist() == [[5, 0, 0], [6, 1, 0]]  # a colour that no training row has is none of them
-    assert (source.train_y.tolist(), source.test_y.tolist()) == ([0, 1, 0, 1], [1, 0])
+    dataset = files.read_data(f"table:{tmp_path / 'mine'}").dataset
+    assert dataset.train_x.tolist() == [[1.5, 0, 1], [2.5, 1, 0], [3.5, 0, 1], [4.5, 1, 0]]
+    assert dataset.test_x.tolist() == [[5, 0, 0], [6, 1, 0]]  # a colour that no training row has is none of them
+    assert (dataset.train_y.tolist(), dataset.test_y.tolist()) == ([0, 1, 0, 1], [1, 0])
 
 
 def test_numbers_in_a_test_table_where_texts_were_learned(tmp_path: Path) -> None:
     for name, content in (("train.csv", [["a", "x"], ["b", "y"]]), ("test.csv", [[1, "x"], [2, "y"]])):
         files.save_table(tmp_path / "mine" / name, content, ["code", "label"])
-    assert files.read_data(f"table:{tmp_path / 'mine'}").source.test_x.tolist() == [[0, 0], [0, 0]]
+    assert files.read_data(f"table:{tmp_path / 'mine'}").dataset.test_x.tolist() == [[0, 0], [0, 0]]
 
 
 def test_other_separators_and_a_byte_order_mark(tmp_path: Path) -> None:

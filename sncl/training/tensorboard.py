@@ -69,7 +69,7 @@ class Board:
     def losses(self, step: int, rows: int, values: dict[str, float], memory: tuple[int, int] | None) -> None:
         """A line of losses behind ``step`` steps, and the speed since the last one.
 
-        ``rows`` were learned since the run was started or resumed; ``memory`` holds so many rows of so many.
+        ``rows`` were learned since the run was started or resumed; ``memory`` holds so many samples of so many.
         """
         now = time.monotonic()
         for name, value in values.items():

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from sncl.streams.build import build
-from sncl.streams.datasets.sources import Source, load
+from sncl.streams.datasets.sources import Dataset, load
 from sncl.streams.stream import Stream
 
 DIGITS = load("digits", Path("."))
 
 
 def made(name: str, **options: object) -> Stream:
-    return build(name, source=DIGITS, **options)  # type: ignore[arg-type]
+    return build(name, dataset=DIGITS, **options)  # type: ignore[arg-type]
 
 
 def epoch(stream: Stream, task: int, number: int = 0) -> tuple[Tensor, Tensor]:
@@ -29,8 +29,8 @@ def bag(x: Tensor, y: Tensor) -> list[tuple[int, ...]]:
     return sorted((int(label), *image) for image, label in zip(x.flatten(1).tolist(), y, strict=True))
 
 
-def numbered() -> Source:
+def numbered() -> Dataset:
     """The labels of the digits under images that are all different, to tell the rows apart."""
     x = torch.arange(1437)
     x = torch.stack([x // 256, x % 256], dim=1).to(torch.uint8).reshape(-1, 2, 1, 1).expand(-1, -1, 2, 2).contiguous()
-    return Source("numbered", x, DIGITS.train_y, torch.full_like(x[:360], 255), DIGITS.test_y, 10)
+    return Dataset("numbered", x, DIGITS.train_y, torch.full_like(x[:360], 255), DIGITS.test_y, 10)
