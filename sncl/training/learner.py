@@ -35,13 +35,12 @@ from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, carry_moments
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
-from sncl.training.inputs import NUMBER_THEM, Labels, Samples, as_batch, as_inputs
+from sncl.training.inputs import Labels, Samples, as_batch, as_inputs, check_labels
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.step import StepInput
 
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
-MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 
 
 class Learner:
@@ -286,18 +285,11 @@ class Learner:
         self.prepare(inputs)
         inputs = self.signature.checked(inputs)
         if labels.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
-            self._meet(*(int(value) for value in labels.aminmax()))
+            low, high = (int(value) for value in labels.aminmax())
+            check_labels(low, high, self.outputs, self.grows)
+            if high >= self.outputs:
+                self.grow(high + 1)
         return mapped(lambda part: upload(part, self.device), inputs), upload(labels, self.device)
-
-    def _meet(self, low: int, high: int) -> None:
-        """Be ready for labels from ``low`` to ``high``, or say why not."""
-        if low < 0 or high >= self.outputs + (MOST_NEW_OUTPUTS if self.grows else 0):
-            remedy = NUMBER_THEM if self.grows or low < 0 else f"{NUMBER_THEM}; new classes need grow=True"
-            raise SnclError(
-                f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs: {remedy}"
-            )
-        if high >= self.outputs:
-            self.grow(high + 1)
 
     def _transformed(self, x: Inputs) -> Inputs:
         """Inputs as in training, when a task ends."""
