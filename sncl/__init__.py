@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sncl.errors import SnclError
     from sncl.estimator.classifier import ContinualClassifier, SNCLClassifier
     from sncl.memory.memory import Memory
-    from sncl.networks.gating.gate import attach_gates
+    from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
-    from sncl.streams.benchmarks import build as stream
+    from sncl.streams.build import build as stream
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
 
@@ -44,10 +44,10 @@ _PUBLIC = {
     "Memory": ("sncl.memory.memory", "Memory"),
     "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
-    "attach_gates": ("sncl.networks.gating.gate", "attach_gates"),
+    "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
-    "stream": ("sncl.streams.benchmarks", "build"),
+    "stream": ("sncl.streams.build", "build"),
 }
 
 

@@ -10,8 +10,9 @@ import torch
 from command_line import Done, Sncl
 
 from sncl import cli
-from sncl.runs.experiment import perform, plan
 from sncl.runs.loading import Trained, load_run
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 
 # The same examples on every machine, and no deadline: the first call into torch is slow.
 hypothesis.settings.register_profile("sncl", deadline=None, derandomize=True)

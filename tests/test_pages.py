@@ -20,6 +20,7 @@ from sncl.methods.table import METHODS, make
 from sncl.streams.benchmarks import STREAMS
 
 ROOT = Path(__file__).resolve().parents[1]
+HELPERS = ROOT / "tests" / "helpers"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNING = {path.stem: path for path in PAGES if blocks(path)}
 
@@ -49,8 +50,8 @@ KNOWN = {
 
 
 def run(arguments: list[str], folder: Path, code: Path = ROOT) -> str:
-    """What a process prints; it finds sncl and the tests in ``code``, and its warnings are errors."""
-    paths = os.pathsep.join([str(code), str(ROOT / "tests")])
+    """What a process prints; it finds sncl in ``code``, and its warnings are errors."""
+    paths = os.pathsep.join([str(code), str(HELPERS)])
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -69,7 +70,7 @@ def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
     known = KNOWN.get(name, Page())
     for package in known.needs:
         pytest.importorskip(package)
-    printed = run([str(ROOT / "tests" / "page.py"), str(RUNNING[name])], tmp_path)
+    printed = run([str(HELPERS / "page.py"), str(RUNNING[name])], tmp_path)
     for text in known.says:
         assert re.search(text, printed, re.MULTILINE), text
     for file in known.leaves:
@@ -90,7 +91,7 @@ def test_a_page_that_does_not_run_is_noticed(tmp_path: Path) -> None:
     for text in ("```python\nassert False\n```", "```console\nsncl trian\n```", "```console\nmake demo\n```"):
         page.write_text(f"# Wrong\n\n{text}\n")
         with pytest.raises(AssertionError):
-            run([str(ROOT / "tests" / "page.py"), str(page)], tmp_path)
+            run([str(HELPERS / "page.py"), str(page)], tmp_path)
 
 
 # --- what is shown and not run ---------------------------------------------------------------------------------------

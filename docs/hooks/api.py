@@ -37,6 +37,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         {
             "sncl.networks.gating.gate": ("Gate", "attach_gates", "gates", "open_neurons", "sampling", "unmasked"),
             "sncl.networks.pruning.prune": (),
+            "sncl.networks.pruning.scales": ("ChannelScale",),
             "sncl.networks.layers": ("find_sites", "named_sites", "Site"),
             "sncl.networks.taps": ("Tapped", "Activations"),
             "sncl.networks.mlp": ("MLP", "dense"),
@@ -62,7 +63,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "What is learned, in which order, and what a network gets to see of it. `sncl.stream` makes one from a name "
         "([those there are](benchmarks.md)) or from [your own data](../docs/user_data.md).",
         {
-            "sncl.streams.benchmarks": ("build",),
+            "sncl.streams.build": ("build",),
             "sncl.streams.stream": ("Stream", "Phase"),
             "sncl.streams.transforms": ("Transform", "Identity", "Unit", "CropFlip"),
             "sncl.streams.standardisation": ("RunningScale",),

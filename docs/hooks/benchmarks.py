@@ -5,9 +5,9 @@ from __future__ import annotations
 from written import code, table
 
 from sncl.methods.table import METHODS, make
-from sncl.runs.settings import table as shipped
+from sncl.runs.settings import defaults_table as shipped
 from sncl.streams.benchmarks import SCENARIOS, STREAMS
-from sncl.streams.user.data import FORMS
+from sncl.streams.user.spec import FORMS
 
 READ_OUTS = {"class-il": "Class-IL and Task-IL", "domain-il": "Domain-IL", "general": "GCL"}
 NETWORKS = {"mlp": "MLP", "resnet18": "ResNet-18"}

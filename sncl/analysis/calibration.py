@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sncl.analysis.rows import rows_of_tests
-from sncl.networks.gating.gate import gates, sampling
+from sncl.analysis.samples import samples_of_tests
+from sncl.networks.gating.attach import gates, sampling
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.tensors.random import Randomness
 from sncl.training.learner import Learner
 
@@ -24,7 +24,7 @@ BINS = 15
 
 
 def reliability(confidence: Tensor, right: Tensor, bins: int = BINS) -> list[dict[str, Any]]:
-    """The rows by confidence, in bins (low, high] of equal width: how many, how sure, how often right (0 to 1)."""
+    """The samples by confidence, in bins (low, high] of equal width: how many, how sure, how often right (0 to 1)."""
     place = ((confidence * bins).ceil().long() - 1).clamp(0, bins - 1)
     found = []
     for number in range(bins):
@@ -43,14 +43,14 @@ def reliability(confidence: Tensor, right: Tensor, bins: int = BINS) -> list[dic
 
 
 def calibration_error(bins: Sequence[dict[str, Any]]) -> float:
-    """The gap between how sure and how often right, averaged over rows by bins."""
+    """The gap between how sure and how often right, averaged over samples by bins."""
     filled = [each for each in bins if each["count"]]
     gaps = (each["count"] * abs(each["accuracy"] - each["confidence"]) for each in filled)
     return float(sum(gaps) / sum(each["count"] for each in filled))
 
 
 def assess(probabilities: Tensor, y: Tensor, bins: int = BINS) -> dict[str, Any]:
-    """Every measure of predicted probabilities [rows, classes] against labels; accuracy in percent, entropy in nats."""
+    """Every measure of probabilities [samples, classes] against labels; accuracy in percent, entropy in nats."""
     probabilities = probabilities.double()
     confidence, answer = probabilities.max(1)
     right = answer == y
@@ -83,10 +83,10 @@ def calibration(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Calibration on about ``rows`` test rows (0: all), as many of each task, all taken together."""
+    """Calibration on about ``rows`` test samples (0: all), as many of each task, all taken together."""
     run.refuse_own_predictions()
     learner = run.learner
-    parts = rows_of_tests(run.stream, rows, seed)
+    parts = samples_of_tests(run.stream, rows, seed)
     y = torch.cat([labels for _, labels in parts])
     plain = torch.cat([learner.logits(x).double().softmax(1) for x, _ in parts])
     measures: dict[str, Any] = {"mean": assess(plain, y, bins)}

@@ -1,7 +1,7 @@
-r"""The empirical Fisher information F = 1/N \sum_n g_n g_n^T, with g_n the gradient of row n's cross-entropy.
+r"""The empirical Fisher information F = 1/N \sum_n g_n g_n^T, with g_n the gradient of sample n's cross-entropy.
 
-The labels are the true ones. In evaluation mode, so that a row's gradient is its own. The sum of the eigenvalues is the
-trace, the mean squared norm of the g_n, for which no matrix is needed; the largest eigenvalues come from Lanczos
+The labels are the true ones. In evaluation mode, so that a sample's gradient is its own. The sum of the eigenvalues is
+the trace, the mean squared norm of the g_n, for which no matrix is needed; the largest eigenvalues come from Lanczos
 iteration (ARPACK), for which F times a vector needs derivatives of a batch and no single gradient, so memory is
 bounded by one batch.
 
@@ -21,22 +21,22 @@ from torch import Tensor
 from torch.autograd import grad
 
 from sncl.analysis.perturbation import weights
-from sncl.analysis.rows import TrainingRows
+from sncl.analysis.samples import TrainingSamples
 from sncl.errors import SnclError
 from sncl.methods.gradients import per_sample_gradients, trained
 from sncl.methods.terms import label_losses
 from sncl.networks.taps import Tapped, evaluating
 from sncl.runs.loading import Trained
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.tensors.random import generator
 
-NUMBERS_AT_ONCE = 2**25  # in single-row gradients: 128 MB
+NUMBERS_AT_ONCE = 2**25  # in gradients of single samples: 128 MB
 Batches = Iterable[tuple[Tensor, Tensor]]  # network inputs and labels; can be iterated again and again
-TOLERANCE = 1e-4  # relative, of an eigenvalue
+EIGENVALUE_TOLERANCE = 1e-4  # relative, of an eigenvalue
 
 
 class Traces(NamedTuple):
-    """Of every row, the squared norm of its gradient: plain, and with each part times its weight. float64 [rows]
+    """Of every sample, the squared norm of its gradient: plain, and with each part times its weight. float64 [samples]
 
     Gates are factors of the weights of their neurons, so what they add to the second is kept apart.
     """
@@ -47,7 +47,7 @@ class Traces(NamedTuple):
 
 
 def traces(net: Tapped, batches: Batches, progress: Callable[[int], None] | None = None) -> Traces:
-    """The squared gradient norms of single rows, in chunks of bounded size."""
+    """The squared gradient norms of single samples, in chunks of bounded size."""
     parameters = {name: value.detach() for name, value in net.body.named_parameters() if value.requires_grad}
     scaling = weights(net.body, "relative").keys()
     chunk = max(1, NUMBERS_AT_ONCE // sum(value.numel() for value in parameters.values()))
@@ -66,15 +66,15 @@ def traces(net: Tapped, batches: Batches, progress: Callable[[int], None] | None
 
 
 def times_fisher(net: Tapped, batches: Batches, vector: Tensor) -> Tensor:
-    """F times a vector over the trained parameters, without F or any single row's gradient. [parameters]
+    """F times a vector over the trained parameters, without F or any single sample's gradient. [parameters]
 
-    The slope of every row's loss along the vector is a derivative of the gradient of their weighted sum by the weights.
+    The slope of each loss along the vector is a derivative of the gradient of their weighted sum by the weights.
     """
     parameters = trained(net.body)
     total, rows = torch.zeros_like(vector), 0
     with evaluating(net), torch.enable_grad():
         for x, y in batches:
-            losses = label_losses(net(x).logits, y)  # [rows]
+            losses = label_losses(net(x).logits, y)  # [samples]
             each = torch.ones_like(losses, requires_grad=True)
             weighted = grad(losses @ each, parameters, create_graph=True, materialize_grads=True)
             (slopes,) = grad(torch.cat([part.flatten() for part in weighted]) @ vector, each, retain_graph=True)
@@ -103,7 +103,7 @@ def leading_eigenvalues(net: Tapped, batches: Batches, count: int, seed: int = 0
             k=min(count, size - 1),
             which="LA",
             v0=start,
-            tol=TOLERANCE,
+            tol=EIGENVALUE_TOLERANCE,
             return_eigenvectors=False,
         )
     except ArpackError as error:
@@ -111,10 +111,10 @@ def leading_eigenvalues(net: Tapped, batches: Batches, count: int, seed: int = 0
     return sorted((float(value) for value in values), reverse=True)
 
 
-class _Viewed:
-    """Training rows as the network takes them in evaluation."""
+class _EvalInputs:
+    """Training samples as the network takes them in evaluation."""
 
-    def __init__(self, run: Trained, rows: TrainingRows) -> None:
+    def __init__(self, run: Trained, rows: TrainingSamples) -> None:
         self.rows, self.eval_input = rows, run.learner.transform.eval
 
     def __iter__(self) -> Any:
@@ -124,10 +124,10 @@ class _Viewed:
 def fisher(
     run: Trained, *, rows: int = 5_000, eigenvalues: int = 10, seed: int = 0, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """The trace with its standard error over rows and the largest eigenvalues, over ``rows`` training rows (0: all)."""
+    """The trace, with its standard error, and the largest eigenvalues over ``rows`` training samples (0: all)."""
     run.refuse_own_predictions()
-    training = TrainingRows(run.stream, rows, seed)
-    batches = _Viewed(run, training)
+    training = TrainingSamples(run.stream, rows, seed)
+    batches = _EvalInputs(run, training)
     done = 0
 
     def tick(more: int) -> None:

@@ -14,7 +14,7 @@ from sncl.runs.summary import spread
 
 
 @dataclass(frozen=True)
-class Group:
+class AnalysisGroup:
     """Runs that differ in nothing but the seed; ``summary`` has mean and standard deviation of every measure."""
 
     title: str
@@ -25,15 +25,15 @@ class Group:
         return {"title": self.title, "seeds": [run["seed"] for run in self.runs], "summary": self.summary}
 
 
-def record(run: Trained, found: dict[str, Any]) -> dict[str, Any]:
+def analysed(run: Trained, found: dict[str, Any]) -> dict[str, Any]:
     """What an analysis found, with the run it is about."""
     experiment = run.experiment
     ours = {key: getattr(experiment, key) for key in ("stream", "method", "memory", "seed")}
-    accuracy, identity = run.result["accuracy"], deciding(experiment.identity())
+    accuracy, identity = run.result.accuracy, deciding(experiment.identity())
     return {"run": str(run.folder), **ours, "accuracy": accuracy, "experiment": identity, **found}
 
 
-def group(runs: Sequence[dict[str, Any]]) -> list[Group]:
+def by_seed(runs: Sequence[dict[str, Any]]) -> list[AnalysisGroup]:
     """The runs by experiment, in the order they come.
 
     A seed twice is an error, since it would count twice, and so are several streams, which cannot be compared.
@@ -49,7 +49,7 @@ def group(runs: Sequence[dict[str, Any]]) -> list[Group]:
         members.append(run)
     titles = distinct([members[0]["experiment"] for members in found.values()])
     return [
-        Group(title, tuple(members), over_seeds([run["measures"] for run in members]))
+        AnalysisGroup(title, tuple(members), over_seeds([run["measures"] for run in members]))
         for title, members in zip(titles, found.values(), strict=True)
     ]
 

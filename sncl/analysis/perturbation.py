@@ -1,41 +1,41 @@
 """How much noise on its weights a network bears: a flat minimum bears more.
 
-After the last task Gaussian noise of growing size goes on every weight, and the loss on the training rows (the measure
-of Buzzega et al., *Dark Experience for General Continual Learning*, 2020), the loss on the test rows and the test
-accuracy are taken, in evaluation mode. The same noise in absolute size means little between networks whose weights are
-of different size, as BatchNorm and gates let them be, so noise is also scaled to the norm of each filter (Li et al.,
-*Visualizing the Loss Landscape of Neural Nets*, 2018).
+After the last task Gaussian noise of growing size goes on every weight, and the loss on the training samples (the
+measure of Buzzega et al., *Dark Experience for General Continual Learning*, 2020), the loss on the test samples and
+the test accuracy are taken, in evaluation mode. The same noise in absolute size means little between networks whose
+weights are of different size, as BatchNorm and gates let them be, so noise is also scaled to the norm of each filter
+(Li et al., *Visualizing the Loss Landscape of Neural Nets*, 2018).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from sncl.analysis.rows import TrainingRows, rows_of_tests
+from sncl.analysis.samples import TrainingSamples, samples_of_tests
+from sncl.analysis.scoring import score_tests
 from sncl.errors import SnclError
-from sncl.evaluation.accuracy import READOUTS, correct
 from sncl.methods.terms import label_losses
-from sncl.networks.gating.gate import gates
+from sncl.networks.gating.attach import gates
 from sncl.runs.loading import Trained
 from sncl.runs.summary import spread
-from sncl.streams.datasets.sources import Progress
+from sncl.streams.cache import Progress
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
 
-Kind = Literal["absolute", "relative", "relative_gates"]
+NoiseKind = Literal["absolute", "relative", "relative_gates"]
 SIZES: dict[str, tuple[float, ...]] = {
     "absolute": (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1),
     "relative": (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0),
 }
 
 
-def weights(net: nn.Module, kind: Kind) -> dict[str, nn.Parameter]:
+def weights(net: nn.Module, kind: NoiseKind) -> dict[str, nn.Parameter]:
     """What the noise goes on.
 
     "absolute" and "relative_gates": every parameter but the gates' spreads, which scale nothing in evaluation.
@@ -43,13 +43,13 @@ def weights(net: nn.Module, kind: Kind) -> dict[str, nn.Parameter]:
     noise relative to these is noise relative to the weights with the gate multiplied in; noise on the gate comes on
     top. Which of the two is fair to a network without gates can be argued about, so both are reported.
     """
-    resting = {id(gate.log_spread) for _, gate in gates(net)}
+    resting = {id(value) for _, gate in gates(net) for value in gate.parameters() if value is not gate.mu}
     if kind == "relative":
         resting |= {id(gate.mu) for _, gate in gates(net)}
     return {name: value for name, value in net.named_parameters() if id(value) not in resting}
 
 
-def direction(name: str, weight: Tensor, kind: Kind, seed: int, *purpose: object) -> Tensor:
+def direction(name: str, weight: Tensor, kind: NoiseKind, seed: int, *purpose: object) -> Tensor:
     """Noise of size 1 for one tensor, drawn on the host by its name, so that networks that share it are paired.
 
     Absolute: standard normal. Relative: of the norm of the weights themselves, for each filter of a matrix or a
@@ -78,21 +78,13 @@ def moved(parameters: Mapping[str, nn.Parameter], directions: Fields, size: floa
 
 
 def measure(run: Trained, training: Iterable[tuple[Tensor, Tensor]], tests: list[tuple[Tensor, Tensor]]) -> Fields:
-    """Losses over the training and the test rows and the accuracies in percent, as one number each."""
-    learner, stream = run.learner, run.stream
-    losses = [label_losses(learner.logits(x), y).double() for x, y in training]
-    scores: dict[str, list[float]] = {f"accuracy/{readout}": [] for readout in READOUTS[stream.scenario]}
-    tested = []
-    for task, (x, y) in enumerate(tests):
-        logits = learner.logits(x)
-        tested.append(label_losses(logits, y).double().mean())
-        for readout in READOUTS[stream.scenario]:
-            right = int(correct(logits, y, stream.groups[task], readout))
-            scores[f"accuracy/{readout}"].append(100 * right / len(y))
+    """Losses over the training and the test samples and the accuracies in percent, as one number each."""
+    losses = [label_losses(run.learner.logits(x), y).double() for x, y in training]
+    loss, accuracy = score_tests(run, tests)
     return {
         "train_loss": torch.cat(losses).mean(),
-        "test_loss": torch.stack(tested).mean(),
-        **{name: torch.tensor(sum(values) / len(values), dtype=torch.float64) for name, values in scores.items()},
+        "test_loss": loss,
+        **{f"accuracy/{readout}": torch.tensor(value, dtype=torch.float64) for readout, value in accuracy.items()},
     }
 
 
@@ -108,39 +100,60 @@ def perturbation(
     """Loss and accuracy under noise of each size: their mean over ``draws`` of noise, and every draw under "draws".
 
     ``sizes`` are those of "absolute" and of "relative" noise.
-    ``rows`` is how many training rows and about how many test rows are looked at (0: all).
+    ``rows`` is how many training samples and about how many test samples are looked at (0: all).
     """
     run.refuse_own_predictions()
-    wanted: dict[Kind, tuple[float, ...]] = {"absolute": sizes["absolute"], "relative": sizes["relative"]}
+    wanted: dict[NoiseKind, tuple[float, ...]] = {"absolute": sizes["absolute"], "relative": sizes["relative"]}
     if next(gates(run.learner.net), None) is not None:
         wanted["relative_gates"] = sizes["relative"]
-    training = TrainingRows(run.stream, rows, seed)
-    tests = rows_of_tests(run.stream, rows, seed)
+    training = TrainingSamples(run.stream, rows, seed)
+    tests = samples_of_tests(run.stream, rows, seed)
     total, done = sum(draws if size else 1 for each in wanted.values() for size in each), 0
-    found: dict[str, Any] = {"measures": {}, "draws": {}}
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    points = {}
     for kind, chosen in wanted.items():
-        parameters = weights(run.learner.net.body, kind)
-        taken: list[list[Fields]] = [[] for _ in chosen]
-        for draw in range(draws):
-            directions = {
-                name: direction(name, value, kind, seed, run.experiment.seed, draw)
-                for name, value in parameters.items()
-            }
-            for place, size in enumerate(chosen):
-                if size == 0 and draw:  # as without noise, whatever the draw
-                    continue
-                with moved(parameters, directions, size):
-                    taken[place].append(measure(run, training, tests))
-                done += 1
-                if progress is not None:
-                    progress(done, total)
-        found["draws"][kind] = [
-            {"size": size, "values": [{name: float(value) for name, value in each.items()} for each in values]}
-            for size, values in zip(chosen, taken, strict=True)
-        ]
-        found["measures"][kind] = [{"size": each["size"], **over_draws(each)} for each in found["draws"][kind]]
-    test_count = sum(len(y) for _, y in tests)
-    return found | {"training_rows": len(training), "test_rows": test_count, "number_of_draws": draws}
+        points[kind] = noisy_measures(run, training, tests, kind, chosen, draws, seed, tick)
+    return {
+        "measures": {
+            kind: [{"size": each["size"], **over_draws(each)} for each in found] for kind, found in points.items()
+        },
+        "draws": points,
+        "training_rows": len(training),
+        "test_rows": sum(len(y) for _, y in tests),
+        "number_of_draws": draws,
+    }
+
+
+def noisy_measures(
+    run: Trained,
+    training: TrainingSamples,
+    tests: list[tuple[Tensor, Tensor]],
+    kind: NoiseKind,
+    sizes: Sequence[float],
+    draws: int,
+    seed: int,
+    tick: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """What is measured under each draw of one kind of noise, by size."""
+    parameters = weights(run.learner.net.body, kind)
+    taken: list[list[dict[str, float]]] = [[] for _ in sizes]
+    for draw in range(draws):
+        directions = {
+            name: direction(name, value, kind, seed, run.experiment.seed, draw) for name, value in parameters.items()
+        }
+        for values, size in zip(taken, sizes, strict=True):
+            if size == 0 and draw:  # as without noise, whatever the draw
+                continue
+            with moved(parameters, directions, size):
+                values.append({name: float(value) for name, value in measure(run, training, tests).items()})
+            tick()
+    return [{"size": size, "values": values} for size, values in zip(sizes, taken, strict=True)]
 
 
 def over_draws(point: dict[str, Any]) -> dict[str, float]:

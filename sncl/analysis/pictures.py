@@ -7,13 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sncl.analysis.groups import Group
+from sncl.analysis.groups import AnalysisGroup
 from sncl.runs.summary import READOUT_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SMALL: Any = {"font.size": 7, "axes.titlesize": 7, "legend.fontsize": 6, "legend.frameon": False, "lines.markersize": 3}
+SMALL_PRINT: Any = {
+    "font.size": 7,
+    "axes.titlesize": 7,
+    "legend.fontsize": 6,
+    "legend.frameon": False,
+    "lines.markersize": 3,
+}
 COLUMN = 3.4  # inches
 DOT = 2.0  # of a scattered point
 THEN, NOW = "tab:red", "tab:blue"  # as in the paper: the reference red, after the stream blue
@@ -27,7 +33,7 @@ def panels(path: Path, rows: int, columns: int, width: float, height: float) -> 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    with matplotlib.rc_context(SMALL):
+    with matplotlib.rc_context(SMALL_PRINT):
         figure, axes = pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
         try:
             yield axes
@@ -57,7 +63,7 @@ def curve(
     panel.fill_between(where, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
-def draw_perturbation(groups: Sequence[Group], path: Path) -> None:
+def draw_perturbation(groups: Sequence[AnalysisGroup], path: Path) -> None:
     readout = next(key for key in groups[0].summary["absolute"][0] if key.startswith("accuracy/"))
     rows = {"train_loss": "training loss", readout: f"{READOUT_TITLES[readout.partition('/')[2]]}, %"}
     columns = {"absolute": "noise", "relative": "noise / norm of filter"}
@@ -80,7 +86,7 @@ def draw_perturbation(groups: Sequence[Group], path: Path) -> None:
         axes[0][1].legend()
 
 
-def draw_fisher(groups: Sequence[Group], path: Path) -> None:
+def draw_fisher(groups: Sequence[AnalysisGroup], path: Path) -> None:
     """The trace and the largest eigenvalues."""
     with panels(path, 1, 3, COLUMN, 1.5) as axes:
         bars, relative, values = axes[0]
@@ -103,7 +109,7 @@ def draw_fisher(groups: Sequence[Group], path: Path) -> None:
         values.set_ylabel("eigenvalue")
 
 
-def draw_tsne(groups: Sequence[Group], path: Path) -> None:
+def draw_tsne(groups: Sequence[AnalysisGroup], path: Path) -> None:
     """One column for each group, that of its first seed: all classes and, where there is one, the task then and now."""
     shown = [group.runs[0] for group in groups]
     with_task = any(run.get("one_task") for run in shown)
@@ -134,8 +140,8 @@ def draw_tsne(groups: Sequence[Group], path: Path) -> None:
                 line[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), markerscale=3, handletextpad=0.1)
 
 
-def draw_calibration(groups: Sequence[Group], path: Path) -> None:
-    """Reliability: how often right against how sure; below, how many rows there are in each bin."""
+def draw_calibration(groups: Sequence[AnalysisGroup], path: Path) -> None:
+    """Reliability: how often right against how sure; below, how many samples there are in each bin."""
     with panels(path, 2, 1, COLUMN, 3.2) as (top, bottom):
         panel, counts = top[0], bottom[0]
         panel.plot([0, 1], [0, 1], color="grey", linewidth=0.7, linestyle=":")
@@ -153,8 +159,30 @@ def draw_calibration(groups: Sequence[Group], path: Path) -> None:
         panel.set_ylabel("part that is right")
         panel.legend()
         counts.set_yscale("symlog", linthresh=1)
-        counts.set_ylabel("rows in the bin")
+        counts.set_ylabel("samples in the bin")
         counts.set_xlabel("confidence")
         for each in (panel, counts):
             each.set_xlim(0, 1)
             each.grid(alpha=0.25, linewidth=0.5)
+
+
+def draw_sparsity(groups: Sequence[AnalysisGroup], path: Path) -> None:
+    """What a threshold closes, and what that costs: open neurons by threshold, accuracy by open neurons."""
+    readout = next(iter(groups[0].summary["unmasked"]))
+    with panels(path, 1, 2, COLUMN, 1.7) as axes:
+        closing, cost = axes[0]
+        for number, group in enumerate(groups):
+            points = group.summary["thresholds"]
+            thresholds = [point["threshold"]["mean"] for point in points]
+            fractions = [point["open"] for point in points]
+            curve(closing, thresholds, fractions, group.title, number)
+            curve(cost, [each["mean"] for each in fractions], [point[readout] for point in points], group.title, number)
+            dense = group.summary["unmasked"][readout]["mean"]
+            cost.axhline(dense, color=f"C{number % 10}", linewidth=0.7, linestyle=":")
+        closing.set_xlabel("threshold on log λ")
+        closing.set_ylabel("open neurons, %")
+        cost.set_xlabel("open neurons, %")
+        cost.set_ylabel(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
+        cost.legend()
+        for panel in (closing, cost):
+            panel.grid(alpha=0.25, linewidth=0.5)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sncl.analysis.groups import Group
+from sncl.analysis.groups import AnalysisGroup
 from sncl.runs.summary import READOUT_TITLES
 
-Table = tuple[list[str], list[list[str]]]
+Cells = tuple[list[str], list[list[str]]]
 
 
-def show(value: dict[str, float] | None, seeds: int, digits: int = 3) -> str:
+def show_measure(value: dict[str, float] | None, seeds: int, digits: int = 3) -> str:
     """A measure over seeds, with so many significant digits."""
     if value is None:
         return "–"
@@ -19,7 +19,7 @@ def show(value: dict[str, float] | None, seeds: int, digits: int = 3) -> str:
     return f"{mean} ± {value['std']:.2g}" if seeds > 1 else mean
 
 
-def perturbation_table(groups: Sequence[Group]) -> Table:
+def perturbation_table(groups: Sequence[AnalysisGroup]) -> Cells:
     readout = next(key for key in groups[0].summary["absolute"][0] if key.startswith("accuracy/"))
     headings = ["method", "seeds", "noise", "size", "training loss", "test loss"]
     headings.append(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
@@ -27,33 +27,35 @@ def perturbation_table(groups: Sequence[Group]) -> Table:
     for each in groups:
         for kind, points in each.summary.items():
             for point in points:
-                values = [show(point.get(key), len(each.runs)) for key in ("train_loss", "test_loss", readout)]
+                values = [show_measure(point.get(key), len(each.runs)) for key in ("train_loss", "test_loss", readout)]
                 where = [kind.replace("_", " + "), f"{point['size']['mean']:g}"]
                 cells.append([each.title, str(len(each.runs)), *where, *values])
     return headings, cells
 
 
-def fisher_table(groups: Sequence[Group]) -> Table:
+def fisher_table(groups: Sequence[AnalysisGroup]) -> Cells:
     headings = ["method", "seeds", "rows", "trace", "relative trace", "of gates", "largest eigenvalues"]
     cells = []
     for each in groups:
         seeds = len(each.runs)
-        largest = [show(value, seeds) for value in each.summary["eigenvalues"][:3]]
-        traces = [show(each.summary[key], seeds) for key in ("trace", "relative_trace", "relative_trace_of_gates")]
-        cells.append([each.title, str(seeds), rows(each, "training_rows"), *traces, ", ".join(largest) or "–"])
+        largest = [show_measure(value, seeds) for value in each.summary["eigenvalues"][:3]]
+        traces = [
+            show_measure(each.summary[key], seeds) for key in ("trace", "relative_trace", "relative_trace_of_gates")
+        ]
+        cells.append([each.title, str(seeds), sample_count(each, "training_rows"), *traces, ", ".join(largest) or "–"])
     return headings, cells
 
 
-def tsne_table(groups: Sequence[Group]) -> Table:
+def tsne_table(groups: Sequence[AnalysisGroup]) -> Cells:
     headings = ["method", "seeds", "rows", "separation of classes", "drift since the task"]
     cells = []
     for each in groups:
-        values = [show(each.summary.get(key), len(each.runs)) for key in ("separation", "drift")]
-        cells.append([each.title, str(len(each.runs)), rows(each, "test_rows"), *values])
+        values = [show_measure(each.summary.get(key), len(each.runs)) for key in ("separation", "drift")]
+        cells.append([each.title, str(len(each.runs)), sample_count(each, "test_rows"), *values])
     return headings, cells
 
 
-def calibration_table(groups: Sequence[Group]) -> Table:
+def calibration_table(groups: Sequence[AnalysisGroup]) -> Cells:
     measures = {
         "accuracy": "accuracy, %",
         "negative_log_likelihood": "NLL",
@@ -65,11 +67,26 @@ def calibration_table(groups: Sequence[Group]) -> Table:
     cells = []
     for each in groups:
         for way, found in each.summary.items():
-            values = [show(found[key], len(each.runs)) for key in measures]
-            cells.append([each.title, str(len(each.runs)), rows(each, "test_rows"), way, *values])
+            values = [show_measure(found[key], len(each.runs)) for key in measures]
+            cells.append([each.title, str(len(each.runs)), sample_count(each, "test_rows"), way, *values])
     return headings, cells
 
 
-def rows(group: Group, key: str) -> str:
+def sparsity_table(groups: Sequence[AnalysisGroup]) -> Cells:
+    readouts = list(groups[0].summary["unmasked"])
+    titles = [f"{READOUT_TITLES[readout.partition('/')[2]]}, %" for readout in readouts]
+    headings = ["method", "seeds", "threshold", "open neurons, %", *titles]
+    cells = []
+    for each in groups:
+        seeds = len(each.runs)
+        dense = [show_measure(each.summary["unmasked"].get(readout), seeds) for readout in readouts]
+        cells.append([each.title, str(seeds), "no mask", "100", *dense])
+        for point in each.summary["thresholds"]:
+            values = [show_measure(point.get(key), seeds) for key in ("open", *readouts)]
+            cells.append([each.title, str(seeds), f"{point['threshold']['mean']:g}", *values])
+    return headings, cells
+
+
+def sample_count(group: AnalysisGroup, key: str) -> str:
     counts: list[Any] = sorted({run[key] for run in group.runs})
     return " to ".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])

@@ -8,15 +8,23 @@ from typing import Annotated
 import typer
 
 from sncl import __version__
-from sncl.cli.analyses import analyze_calibration, analyze_fisher, analyze_perturbation, analyze_tsne
+from sncl.cli.analyses import (
+    analyze_calibration,
+    analyze_fisher,
+    analyze_perturbation,
+    analyze_sparsity,
+    analyze_tsne,
+)
 from sncl.cli.console import INTERRUPTED, err
+from sncl.cli.demo import demo_command
 from sncl.cli.inventory import data_fetch, data_inventory, list_names
 from sncl.cli.models import export_command
 from sncl.cli.reports import report_command
 from sncl.cli.speed import bench_command
 from sncl.cli.tables import reproduce_command
-from sncl.cli.training import demo, train
+from sncl.cli.training import train_command
 from sncl.cli.tuning import tune_command
+from sncl.cli.words import as_options
 from sncl.errors import SnclError
 
 # Typer carries its own copy of click from some version on; these are that copy's exceptions, wherever it lies.
@@ -29,7 +37,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except SnclError as error:
-        fail(str(error))
+        fail(as_options(str(error)))
     except ClickException as error:
         fail(error.format_message())  # type: ignore[attr-defined]
     except OSError as error:
@@ -68,12 +76,12 @@ app = typer.Typer(
 )
 for name, command in (
     ("list", list_names),
-    ("train", train),
+    ("train", train_command),
     ("tune", tune_command),
     ("reproduce", reproduce_command),
     ("export", export_command),
     ("report", report_command),
-    ("demo", demo),
+    ("demo", demo_command),
     ("bench", bench_command),
 ):
     app.command(name)(command)
@@ -90,6 +98,7 @@ for name, analysis in (
     ("fisher", analyze_fisher),
     ("tsne", analyze_tsne),
     ("calibration", analyze_calibration),
+    ("sparsity", analyze_sparsity),
 ):
     analyze_app.command(name)(analysis)
 app.add_typer(analyze_app, name="analyze")

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.progress import TaskID
 
+from sncl.cli.bars import counting_bar
 from sncl.cli.console import INTERRUPTED, err, print_json, print_table
 from sncl.cli.options import (
     DataOption,
@@ -25,7 +27,7 @@ from sncl.cli.options import (
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
-    from sncl.analysis.groups import Group
+    from sncl.analysis.groups import AnalysisGroup
 
 
 def analyze_perturbation(
@@ -50,7 +52,7 @@ def analyze_perturbation(
         kind: numbers(text, f"--{kind}") for kind, text in (("absolute", absolute), ("relative", relative)) if text
     }
     options = {"sizes": sizes, "draws": draws, "rows": rows, "seed": seed}
-    show = Shown("perturbation", perturbation_table, draw_perturbation, file, picture, as_json)
+    show = Presentation("perturbation", perturbation_table, draw_perturbation, file, picture, as_json)
     analyze(perturbation, options, runs, show, data, device)
 
 
@@ -71,7 +73,7 @@ def analyze_fisher(
     from sncl.analysis.tables import fisher_table
 
     options = {"eigenvalues": eigenvalues, "rows": rows, "seed": seed}
-    show = Shown("fisher", fisher_table, draw_fisher, file, picture, as_json)
+    show = Presentation("fisher", fisher_table, draw_fisher, file, picture, as_json)
     analyze(fisher, options, runs, show, data, device)
 
 
@@ -93,7 +95,7 @@ def analyze_tsne(
     from sncl.analysis.pictures import draw_tsne
     from sncl.analysis.tables import tsne_table
 
-    show = Shown("tsne", tsne_table, draw_tsne, file, picture, as_json)
+    show = Presentation("tsne", tsne_table, draw_tsne, file, picture, as_json)
     groups = analyze(tsne, {"task": task, "rows": rows, "seed": seed}, runs, show, data, device)
     for folder in without_task([run for group in groups for run in group.runs]):
         err.print(
@@ -120,16 +122,42 @@ def analyze_calibration(
     from sncl.analysis.tables import calibration_table
 
     options = {"samples": samples, "bins": bins, "rows": rows, "seed": seed}
-    show = Shown("calibration", calibration_table, draw_calibration, file, picture, as_json)
+    show = Presentation("calibration", calibration_table, draw_calibration, file, picture, as_json)
     analyze(calibration, options, runs, show, data, device)
 
 
-class Shown(NamedTuple):
+def analyze_sparsity(
+    runs: RunsArgument,
+    thresholds: Annotated[
+        str | None, typer.Option(help="Log lambda from which on neurons are closed: numbers up to 0, with commas")
+    ] = None,
+    rows: RowsOption = 10_000,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    device: DeviceOption = "auto",
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Open neurons and accuracy of runs of SNCL under many thresholds: sparsity is a choice of evaluation."""
+    from sncl.analysis.pictures import draw_sparsity
+    from sncl.analysis.sparsity import THRESHOLDS, sparsity
+    from sncl.analysis.tables import sparsity_table
+
+    try:
+        chosen = THRESHOLDS if thresholds is None else tuple(sorted({float(part) for part in thresholds.split(",")}))
+    except ValueError as error:
+        raise SnclError(f"--thresholds takes numbers with commas between them, not {thresholds!r}") from error
+    show = Presentation("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
+    analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
+
+
+class Presentation(NamedTuple):
     """What is made of an analysis: its name, its table, its picture, and where they go."""
 
     name: str
-    table: Callable[[Sequence[Group]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[Group], Path], None]
+    table: Callable[[Sequence[AnalysisGroup]], tuple[list[str], list[list[str]]]]
+    draw: Callable[[Sequence[AnalysisGroup], Path], None]
     file: Path | None
     picture: Path | None
     as_json: bool
@@ -139,12 +167,12 @@ def analyze(
     analysis: Callable[..., dict[str, Any]],
     options: dict[str, Any],
     runs: list[Path],
-    show: Shown,
+    show: Presentation,
     data: Path | None,
     device: str,
-) -> list[Group]:
+) -> list[AnalysisGroup]:
     """Analyse the runs, and show, write and draw what was found."""
-    from sncl.commands import analyse, check_picture
+    from sncl.cli.pictures import check_picture
     from sncl.training.checkpoint import write_json
 
     if show.file is not None and (show.file.suffix != ".json" or not show.file.parent.is_dir()):
@@ -152,7 +180,7 @@ def analyze(
     if show.picture is not None:
         check_picture(show.picture)
     try:
-        groups = analyse(runs, partial(analysis, **options), err, data, device)
+        groups = of_every_run(runs, partial(analysis, **options), data, device)
     except KeyboardInterrupt:
         err.print("stopped; nothing was written")
         sys.exit(INTERRUPTED)
@@ -172,3 +200,26 @@ def analyze(
         show.draw(groups, show.picture)
         err.print(f"picture: {show.picture}")
     return groups
+
+
+def of_every_run(
+    folders: Sequence[Path], analysis: Callable[..., dict[str, Any]], data: Path | None, device: str
+) -> list[AnalysisGroup]:
+    """What an analysis says about each run, behind one progress bar each, by method and seed."""
+    from sncl.analysis.groups import analysed, by_seed
+    from sncl.runs.loading import load_run
+    from sncl.training.engine import exact_kernels, on_threads
+
+    found = []
+    with counting_bar(err) as progress:
+        for folder in folders:
+            bar = progress.add_task(str(folder), total=None, note="")
+
+            def watch(done: int, total: int, bar: TaskID = bar) -> None:
+                progress.update(bar, completed=done, total=total)
+
+            run = load_run(folder, data, device)
+            with exact_kernels(), on_threads(run.experiment.threads):
+                found.append(analysed(run, analysis(run, progress=watch)))
+            by_seed(found)  # refuses the same seed twice before more time is spent
+    return by_seed(found)

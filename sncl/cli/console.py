@@ -9,11 +9,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from sncl.cli.words import as_options
+
 # A file name may hold [brackets], and a pipe has no width to cut a table down to.
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
 err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 INTERRUPTED = 130  # what a shell calls Ctrl-C, and Typer too
+
+
+def say(text: str) -> None:
+    """Something the library has to say, in the words of the command line."""
+    err.print(as_options(text))
 
 
 def print_json(value: Any) -> None:

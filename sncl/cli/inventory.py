@@ -23,7 +23,7 @@ def list_names(as_json: JsonOption = False) -> None:
     """The methods and streams there are, and where each method applies."""
     from sncl.methods.table import METHODS
     from sncl.streams.benchmarks import STREAMS
-    from sncl.streams.user.data import FORMS
+    from sncl.streams.user.spec import FORMS
 
     if as_json:
         print_json({"methods": list(METHODS), "streams": list(STREAMS), "own": list(FORMS)})
@@ -59,7 +59,7 @@ def data_fetch(
     mirror: Annotated[str | None, typer.Option(help="Base address to download from instead")] = None,
 ) -> None:
     """Download a data set from its official place, with checksum; an interrupted download goes on."""
-    from sncl.commands import download_bar
+    from sncl.cli.bars import download_bar
     from sncl.streams.datasets.fetch import fetch
     from sncl.streams.datasets.sources import data_root
 

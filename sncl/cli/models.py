@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,12 +28,12 @@ def export_command(
 
     From images as they are stored to logits; compared on the test data, and measured, before it is written.
     """
-    from sncl.export import account_file, choose, export
-    from sncl.export.measures import shown
+    from sncl.export import account_file, choose_format, export
     from sncl.runs.loading import load_run
 
-    asked = [name for name, wanted in (("onnx", onnx), ("torch", torch_program)) if wanted]
-    form = choose(asked, file)
+    if onnx and torch_program:
+        raise SnclError("give either --onnx or --torch, not both")
+    form = choose_format("onnx" if onnx else "torch" if torch_program else None, file)
     written = file or run / f"model{form.suffix}"
     if not force and (there := next((each for each in (written, account_file(written)) if each.exists()), None)):
         raise SnclError(f"{there} is there already; --force replaces it, --out names another file")
@@ -47,8 +47,15 @@ def export_command(
         sys.exit(INTERRUPTED)
     if as_json:
         print_json(found)
-        return
-    print_table(*shown(found, written.name))
+    else:
+        show_account(found, written)
+
+
+def show_account(found: dict[str, Any], written: Path) -> None:
+    """Print what was exported, how large and how fast it is, and where it lies."""
+    from sncl.export import account_table
+
+    print_table(*account_table(found, written.name))
     out.print()
     out.print(found["summary"], soft_wrap=True)
     out.print(

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from sncl.cli.console import err
+from sncl.cli.console import err, say
 
 
-def check(report: Path | None, tensorboard: bool = False) -> None:
+def check_outputs(report: Path | None, tensorboard: bool = False) -> None:
     """Refuse a report or a log that could not be written, before the runs."""
     if tensorboard:
         from sncl.training.tensorboard import check_tensorboard
@@ -23,12 +23,12 @@ def check(report: Path | None, tensorboard: bool = False) -> None:
         check_report(report)
 
 
-def tell(folders: Iterable[Path], report: Path | None) -> None:
+def report_on(folders: Iterable[Path], report: Path | None) -> None:
     """Write the report that was asked for."""
     if report is not None:
         from sncl.report import write_report
 
-        write_report(folders, report, lambda text: err.print(f"note: {text}"))
+        write_report(folders, report, lambda text: say(f"note: {text}"))
         err.print(f"report: {report}")
 
 
@@ -40,4 +40,4 @@ def report_command(
 
     Runs that differ in nothing but the seed are shown as mean and deviation; unfinished ones are left out.
     """
-    tell(runs, file)
+    report_on(runs, file)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-from sncl.cli.choosing import choose
+from sncl.cli.choosing import choose_stream
 from sncl.cli.console import err, out, print_json, print_table
 from sncl.cli.options import CutOption, DeviceOption, DomainOption, JsonOption, SizeOption, TargetOption
 from sncl.errors import SnclError
@@ -26,14 +27,13 @@ def bench_command(
     as_json: JsonOption = False,
 ) -> None:
     """How fast a training step is here, beside the bare network's passes on as many images (the bound)."""
-    from sncl.bench.measure import as_json as to_json
-    from sncl.bench.measure import bench
+    from sncl.bench.suite import bench, to_json
     from sncl.training.engine import choose_device
 
     place = str(choose_device(device))
     if stream is None and any(each is not None for each in (cut, target, domain, size)):
         raise SnclError("--cut, --target, --domain and --size need a --stream of your own data")
-    chosen = None if stream is None else choose(stream, cut, target, domain, size)
+    chosen = None if stream is None else choose_stream(stream, cut, target, domain, size)
     with err.status("measuring ...") as status:
         streams, methods = ([name] if name else None for name in (chosen.stream if chosen else None, method))
         user_data = chosen.user_data if chosen else None
@@ -41,6 +41,13 @@ def bench_command(
     if as_json:
         print_json(to_json(rows, outside))
         return
+    show_steps(rows, place)
+    out.print()
+    show_outside(outside)
+
+
+def show_steps(rows: Sequence[Any], place: str) -> None:
+    """How long a step takes, beside the bound."""
     headings = ["stream", "method", "memory", "runs", "ms a step", "bound, ms", "ratio", "images/s", "peak MB"]
     cells = [
         [
@@ -59,7 +66,10 @@ def bench_command(
     print_table(
         headings, cells, title=f"one step on {place}; with several runs at once, time divided by the steps of all"
     )
-    out.print()
+
+
+def show_outside(outside: Sequence[Any]) -> None:
+    """How long a whole run spends outside its steps."""
     headings = ["stream", "method", "outside steps", "evaluation, s", "checkpoints, s", "losses, s", "steps, s"]
     cells = [
         [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +20,11 @@ from sncl.cli.options import (
     TensorboardOption,
     names,
 )
-from sncl.cli.reports import check, tell
+from sncl.cli.reports import check_outputs, report_on
+
+if TYPE_CHECKING:
+    from sncl.paper.records import TableRow
+    from sncl.paper.reproduce import Request
 
 
 def reproduce_command(
@@ -55,24 +62,51 @@ def reproduce_command(
 
     A run from another device counts if its settings agree. "equal": the difference is at most twice its standard error.
     """
-    from sncl.paper.comparison import HEADINGS, by_stream, open_commands
-    from sncl.paper.comparison import as_json as to_json
+    from sncl.cli.jobs import run_jobs
+    from sncl.paper.comparison import HEADINGS, comparison_json, lines_by_stream, open_commands
     from sncl.paper.records import folders_of
     from sncl.paper.reproduce import Request, reproduce
 
-    check(report, tensorboard)
+    check_outputs(report, tensorboard)
     asked = (table, names(stream), names(method), memory or [], seeds)
     request = Request(*asked, runs, results, data, device, precision, collect, tensorboard)
-    rows, failure = reproduce(request, err)
+    rows, failure = reproduce(request, lambda jobs, attempt: run_jobs(jobs, err, attempt), err.print, command_line)
+    command = partial(command_line, options=place_options(request))
     if as_json:
-        print_json(to_json(table, rows, request.options()))
+        print_json(comparison_json(table, rows, command))
     else:
-        for name, lines in by_stream(table, rows).items():
+        for name, lines in lines_by_stream(table, rows).items():
             print_table(HEADINGS, lines, title=name)
             out.print()
-        if missing := open_commands(table, rows, request.options()):
+        if missing := open_commands(table, rows, command):
             out.print("open; to fill:", *missing, sep="\n  ", soft_wrap=True)
     if report is not None and ((folders := folders_of(rows, runs)) or failure is None):
-        tell(folders, report)
+        report_on(folders, report)
     if failure is not None:
         raise failure
+
+
+def command_line(table: str, rows: Sequence[TableRow], options: Sequence[str] = ()) -> str:
+    """The command that reproduces these rows; variants of one stream are made together."""
+    from sncl.paper.tables import SNCL_VARIANTS
+
+    words = ["sncl", "reproduce", table]
+    for stream in dict.fromkeys(row.cell.stream for row in rows):
+        words += ["--stream", stream]
+    for method in dict.fromkeys(row.cell.method for row in rows if table not in SNCL_VARIANTS):
+        words += ["--method", method]
+    for memory in dict.fromkeys(row.cell.memory for row in rows if row.cell.memory):
+        words += ["--memory", str(memory)]
+    return shlex.join([*words, "--seeds", str(max(row.reach() for row in rows)), *options])
+
+
+def place_options(request: Request) -> list[str]:
+    """The options that say where things lie and run, unless they have their usual values."""
+    chosen = {
+        "--runs": None if request.runs == Path("runs") else request.runs,
+        "--results": request.results,
+        "--data": request.data,
+        "--device": None if request.device == "auto" else request.device,
+        "--precision": None if request.precision == "auto" else request.precision,
+    }
+    return [word for name, value in chosen.items() if value is not None for word in (name, str(value))]

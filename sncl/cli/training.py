@@ -1,14 +1,16 @@
-"""``sncl train`` and ``sncl demo``."""
+"""``sncl train``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose, from_file
-from sncl.cli.console import err, out, print_json, print_table
+from sncl.cli.choosing import choose_stream, from_file
+from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
     CutOption,
@@ -19,7 +21,6 @@ from sncl.cli.options import (
     JsonOption,
     MemoryOption,
     MethodOption,
-    PictureOption,
     PrecisionOption,
     ReportOption,
     SizeOption,
@@ -29,11 +30,16 @@ from sncl.cli.options import (
     TasksOption,
     TensorboardOption,
 )
-from sncl.cli.reports import check, tell
+from sncl.cli.reports import check_outputs, report_on
 from sncl.errors import SnclError
 
+if TYPE_CHECKING:
+    from sncl.runs.experiment import Experiment
+    from sncl.runs.job import Job
+    from sncl.runs.result import Result
 
-def train(
+
+def train_command(
     stream: StreamOption,
     method: MethodOption,
     memory: MemoryOption = None,
@@ -65,84 +71,85 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
-    from sncl.commands import Job, run_jobs
+    from sncl.cli.jobs import run_jobs
+    from sncl.runs.job import Job
+    from sncl.runs.plan import plan
+
+    numbers = seeds_asked(seed, seeds)
+    check_outputs(report, tensorboard)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
+    settings = {} if file is None else from_file(file, chosen, method, memory)
+    common = partial(
+        plan,
+        chosen.stream,
+        method,
+        memory=memory,
+        epochs=epochs,
+        tasks=tasks,
+        validation=validation,
+        device=device,
+        precision=precision,
+        engine=engine,
+        threads=threads,
+        settings=settings | chosen.settings,
+        user_data=chosen.user_data,
+    )
+    jobs = []
+    for number in numbers:
+        experiment = common(seed=number)
+        place = run_folder(folder, experiment, several=seeds is not None)
+        jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
+    notes = notes_before(jobs, memory)
+    chosen.tell(jobs[0].experiment)
+    for note in notes:
+        err.print(note)
+    show_results(jobs, run_jobs(jobs, err), seeds is not None, as_json)
+    report_on([job.folder for job in jobs], report)
+
+
+def seeds_asked(seed: int | None, seeds: int | None) -> Sequence[int]:
+    """The seeds to run: one, or the first so many."""
+    if seed is not None and seeds is not None:
+        raise SnclError("give either `seed` or `seeds`, not both")
+    if seeds is not None and seeds < 1:
+        raise SnclError(f"`seeds` is at least 1, not {seeds}")
+    return [seed or 0] if seeds is None else range(seeds)
+
+
+def run_folder(folder: Path | None, experiment: Experiment, several: bool) -> Path:
+    """Where a run is kept: below ``runs``, in the folder that was asked for, or in one of its own below that."""
+    if folder is None:
+        return Path("runs") / experiment.name()
+    return folder / f"seed-{experiment.seed}" if several else folder
+
+
+def notes_before(jobs: Sequence[Job], memory: int | None) -> list[str]:
+    """What should be known before the runs: which are finished already, and which options change nothing."""
     from sncl.methods.table import entry
-    from sncl.runs.experiment import plan, stored_result
-    from sncl.runs.summary import table
+    from sncl.runs.perform import stored_result
     from sncl.training.run import BOARD, TASK_NETWORK
 
-    if seed is not None and seeds is not None:
-        raise SnclError("give either --seed or --seeds, not both")
-    if seeds is not None and seeds < 1:
-        raise SnclError(f"--seeds is at least 1, not {seeds}")
-    check(report, tensorboard)
-    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
-    settings = chosen.settings
-    if file is not None:
-        settings = from_file(file, chosen, method, memory) | settings
-    jobs = []
-    for number in [seed or 0] if seeds is None else range(seeds):
-        experiment = plan(
-            chosen.stream,
-            method,
-            memory=memory,
-            seed=number,
-            epochs=epochs,
-            tasks=tasks,
-            validation=validation,
-            device=device,
-            precision=precision,
-            engine=engine,
-            threads=threads,
-            settings=settings,
-            user_data=chosen.user_data,
-        )
-        place = Path("runs") / experiment.name() if folder is None else folder
-        own = place / f"seed-{number}" if folder and seeds is not None else place
-        jobs.append(Job(experiment, own, data, checkpoint, keep_tasks, tensorboard))
-    done = [job for job in jobs if stored_result(job.experiment, job.folder) is not None]
-    chosen.tell(jobs[0].experiment)
+    method = jobs[0].experiment.method
+    notes = []
     if memory is not None and not entry(method).memory:
-        err.print(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
-    for job in done:
-        err.print(f"already finished: {job.folder} (the stored result is shown)")
-        if keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():
-            err.print("note: it was made without --keep-tasks; give another --out to make it again with them")
-        if tensorboard and not (job.folder / BOARD).is_dir():
-            err.print("note: it was made without --tensorboard; give another --out to make it again with it")
-    results = run_jobs(jobs, err)
+        notes.append(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
+    for job in jobs:
+        if stored_result(job.experiment, job.folder) is None:
+            continue
+        notes.append(f"already finished: {job.folder} (the stored result is shown)")
+        if job.keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():
+            notes.append("note: it was made without --keep-tasks; give another --out to make it again with them")
+        if job.tensorboard and not (job.folder / BOARD).is_dir():
+            notes.append("note: it was made without --tensorboard; give another --out to make it again with it")
+    return notes
+
+
+def show_results(jobs: Sequence[Job], results: Sequence[Result], several: bool, as_json: bool) -> None:
+    """Print the results as a table or as JSON, and say where the runs are."""
+    from sncl.runs.summary import results_table
+
     if as_json:
-        print_json(results[0] if seeds is None else {"runs": results})
-    else:
-        print_table(*table(results))
-        err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))
-    tell([job.folder for job in jobs], report)
-
-
-def demo(
-    seeds: Annotated[int, typer.Option(help="How many seeds", min=1)] = 3,
-    folder: Annotated[Path | None, typer.Option("--out", help="Keep the runs here (default: a temporary one)")] = None,
-    picture: PictureOption = None,
-    report: ReportOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
-    from sncl.commands import check_picture, demo_jobs, draw, run_jobs, working_folder
-    from sncl.runs.summary import table
-
-    if picture is not None:
-        check_picture(picture)
-    check(report)
-    with working_folder(folder) as place:
-        jobs = demo_jobs(seeds, place)
-        results = run_jobs(jobs, err)
-        if as_json:
-            print_json({"runs": results})
-        else:
-            for stream in dict.fromkeys(result["stream"] for result in results):
-                print_table(*table([result for result in results if result["stream"] == stream]))
-                out.print()
-        if picture is not None:
-            draw(results, picture)
-            err.print(f"picture: {picture}")
-        tell([job.folder for job in jobs], report)
+        print_json({"runs": [result.to_json() for result in results]} if several else results[0].to_json())
+        return
+    print_table(*results_table(results))
+    err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))

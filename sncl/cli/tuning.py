@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose
+from sncl.cli.choosing import choose_stream
 from sncl.cli.console import INTERRUPTED, err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -28,6 +28,13 @@ from sncl.cli.options import (
     pairs,
 )
 from sncl.errors import SnclError
+
+if TYPE_CHECKING:
+    from sncl.runs.experiment import Experiment
+    from sncl.tuning.search import Search
+    from sncl.tuning.trial import Trial
+
+SHOWN_TRIALS = 10  # of the best trials
 
 
 def tune_command(
@@ -62,13 +69,12 @@ def tune_command(
     as_json: JsonOption = False,
 ) -> None:
     """Choose settings on held-out training data. The same command goes on, also beside others."""
-    from sncl.commands import tune
-    from sncl.runs.experiment import file_name
-    from sncl.tuning.search import count, plan_search, ranking
+    from sncl.cli.trials import tune
+    from sncl.tuning.search import plan_search
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
-    chosen = choose(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
     sought = plan_search(
         chosen.stream,
         method,
@@ -84,18 +90,34 @@ def tune_command(
     )
     usual = sought.experiment({}, 0)
     chosen.tell(usual)
-    journal = storage or Path("runs") / f"tune-{file_name(chosen.stream)}-{method}-{usual.memory}.journal"
+    journal, written = files_of(usual, storage, file)
+    try:
+        found = tune(sought, trials, journal, written, err, data, workers)
+    except KeyboardInterrupt:
+        err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
+        sys.exit(INTERRUPTED)
+    show_trials(sought, found, written, as_json)
+
+
+def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tuple[Path, Path]:
+    """The journal of the study and the file of the chosen settings, the usual ones where none is named."""
+    from sncl.runs.experiment import file_name
+
+    name = f"tune-{file_name(usual.stream)}-{usual.method}-{usual.memory}.journal"
+    journal = storage or Path("runs") / name
     for path in (journal, file):
         if path is not None and path.is_dir():
             raise SnclError(f"{path} is a directory; --storage and --out name files")
     written = file or journal.with_suffix(".toml")
     if written.suffix != ".toml" or journal in (written, written.with_suffix(".jsonl")):
         raise SnclError(f"--out is a .toml file and --storage another one, not {written} and {journal}")
-    try:
-        found = tune(sought, trials, journal, written, err, data, workers)
-    except KeyboardInterrupt:
-        err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
-        sys.exit(INTERRUPTED)
+    return journal, written
+
+
+def show_trials(sought: Search, found: list[Trial], written: Path, as_json: bool) -> None:
+    """Print the best trials as a table or all of them as JSON; an error if none was complete."""
+    from sncl.tuning.trial import count_states, ranking
+
     best = ranking(found)
     if as_json:
         winner = best[0].as_json() | {"settings": sought.row(best[0].params)} if best else None
@@ -112,9 +134,9 @@ def tune_command(
             f"{trial.seconds:.1f}",
             *(str(trial.params[key]) for key in sought.space),
         ]
-        for trial in best[:10]
+        for trial in best[:SHOWN_TRIALS]
     ]
-    states = ", ".join(f"{number} {state}" for state, number in count(found).items())
+    states = ", ".join(f"{number} {state}" for state, number in count_states(found).items())
     print_table(headings, cells)
     err.print(f"trials: {states}")
     err.print(f"chosen settings: {written} (for sncl train --settings)")

@@ -1,6 +1,6 @@
-"""Kinds of model files: how one is made of a network, and how its content is run again.
+"""File formats: how a file is made of a network, and how its content is run again.
 
-The model takes uint8 images [rows, channels, height, width], any number of rows, and returns logits.
+The model takes uint8 images [samples, channels, height, width], any number of them, and returns logits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,22 +19,22 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 
-Run = Callable[[Tensor], Tensor]
+Predict = Callable[[Tensor], Tensor]  # images -> logits
 
 
 class Format(NamedTuple):
-    """A kind of file: how it is made, how its content is run, and what is needed for both."""
+    """A file format: how a file is made, how its content is loaded, and the packages that both need."""
 
     title: str
     suffix: str
     make: Callable[[nn.Module, Tensor], bytes]
-    load: Callable[[bytes], Run]
+    load: Callable[[bytes], Predict]
     packages: tuple[str, ...] = ()
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what exporters say about themselves."""
+    """Without the warnings of exporters about themselves."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -66,7 +67,7 @@ def _make_onnx(model: nn.Module, images: Tensor) -> bytes:
 
 
 def _distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
-    """Euclidean distances of all rows, which iCaRL predicts by and the exporter does not know."""
+    """Euclidean distances of all pairs, which iCaRL predicts by and the exporter does not know."""
     from onnxscript import opset18
 
     op: Any = opset18
@@ -74,7 +75,7 @@ def _distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any
     return op.Sqrt(op.ReduceSum(op.Mul(apart, apart), op.Constant(value_ints=[2]), keepdims=0))
 
 
-def _load_onnx(content: bytes) -> Run:
+def _load_onnx(content: bytes) -> Predict:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -94,7 +95,7 @@ def _make_torch(model: nn.Module, images: Tensor) -> bytes:
     return file.getvalue()
 
 
-def _load_torch(content: bytes) -> Run:
+def _load_torch(content: bytes) -> Predict:
     with _quietly():
         return torch.export.load(io.BytesIO(content)).module()
 
@@ -105,12 +106,16 @@ FORMATS = {
 }
 
 
-def check_format(name: str) -> Format:
-    """The format of that name, if all that it needs is installed."""
-    found = FORMATS[name]
+def choose_format(name: str | None, file: Path | None) -> Format:
+    """The format of that name or of a file's suffix, if all that it needs is installed; ONNX where neither is given."""
+    suffixes = {form.suffix: each for each, form in FORMATS.items()}
+    if file is not None and (file.suffix not in suffixes or name not in (None, suffixes[file.suffix])):
+        ends = " or ".join(FORMATS[each].suffix for each in (FORMATS if name is None else [name]))
+        raise SnclError(f"the name of the file ends in {ends}, not {file.name}")
+    found = FORMATS[name or ("onnx" if file is None else suffixes[file.suffix])]
     missing = [package for package in found.packages if find_spec(package) is None]
     if missing:
         raise SnclError(
-            f"an {found.title} file needs {' and '.join(missing)}: pip install sncl[export]; --torch needs neither"
+            f"an {found.title} file needs {' and '.join(missing)}: pip install sncl[export]; `torch` needs neither"
         )
     return found

@@ -13,7 +13,7 @@ from sncl.networks.taps import Tapped
 from sncl.runs.loading import Trained
 from sncl.streams.transforms import Transform
 
-EXAMPLE_ROWS = 3  # a number of rows that nothing else in a network has
+EXAMPLE_SIZE = 3  # a number of samples that nothing else in a network has
 
 
 class Predictor(nn.Module):
@@ -28,7 +28,7 @@ class Predictor(nn.Module):
         return logits
 
 
-class _InItsWay(nn.Module):
+class _MethodPredictor(nn.Module):
     """A network that predicts as its method does. The method is no submodule: of its tensors only those used count."""
 
     def __init__(self, method: Method, net: Tapped) -> None:
@@ -50,17 +50,17 @@ class Models:
 
 
 def make_models(run: Trained) -> Models:
+    """The models of a run; an error if its method must be told the task."""
     learner, method = run.learner, run.learner.method
     if method.needs_task_at_test:
         raise SnclError(
             f"{run.folder}: {run.experiment.method} predicts only when told the task, and an exported model takes "
             "nothing but images"
         )
-    transform = (
-        run.stream.transform
-    )  # it keeps the constants it has made once; making them here keeps them out of a trace
-    example = transform.eval(run.stream.test(0)[0][:EXAMPLE_ROWS])
-    trained: nn.Module = _InItsWay(method, learner.net)
+    transform = run.stream.transform
+    # The transform keeps the constants it has made once; making them here keeps them out of a trace.
+    example = transform.eval(run.stream.test(0)[0][:EXAMPLE_SIZE])
+    trained: nn.Module = _MethodPredictor(method, learner.net)
     if type(method).predict is Method.predict:
         found = pruned(learner.net, example)
         small: nn.Module = found.net

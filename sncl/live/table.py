@@ -24,7 +24,7 @@ TASK_BARS = 20
 GAP = 2
 
 
-class Column(NamedTuple):
+class LiveColumn(NamedTuple):
     """A column of the table: its heading, what it says of a run, and how wide that may be."""
 
     heading: str
@@ -79,21 +79,21 @@ def _loss(run: Followed) -> Text:
     return Text(f"{sum(run.losses.values()):#.3g}" if run.losses else "–")
 
 
-# By importance: a narrow terminal leaves out the last ones. On the screen they stand in the order of SHOWN.
-COLUMNS = {
-    "left": Column("left", _left, 7),
-    "accuracy": Column("accuracy", _accuracy, 8),
-    "task": Column("task", lambda run: _of(run, lambda moment: f"{moment.task + 1}/{moment.tasks}"), 5),
-    "speed": Column("steps/s", lambda run: Text(speed(run.steps_per_s)), 7),
-    "open": Column("open", _open, 5),
-    "memory": Column("memory", _memory, 6),
-    "loss": Column("loss", _loss, 8),
-    "epoch": Column("epoch", lambda run: _of(run, lambda moment: f"{moment.epoch + 1}/{moment.epochs}"), 7),
-    "tasks": Column("by task", _tasks, TASK_BARS, right=False),
-    "rows": Column("rows/s", lambda run: Text(speed(run.rows_per_s)), 8),
-    "step": Column("step", lambda run: _of(run, lambda moment: f"{moment.steps:,}/{moment.total:,}"), 15),
+# By importance: a narrow terminal leaves out the last ones. On the screen they stand in the order of COLUMN_ORDER.
+LIVE_COLUMNS = {
+    "left": LiveColumn("left", _left, 7),
+    "accuracy": LiveColumn("accuracy", _accuracy, 8),
+    "task": LiveColumn("task", lambda run: _of(run, lambda moment: f"{moment.task + 1}/{moment.tasks}"), 5),
+    "speed": LiveColumn("steps/s", lambda run: Text(speed(run.steps_per_s)), 7),
+    "open": LiveColumn("open", _open, 5),
+    "memory": LiveColumn("memory", _memory, 6),
+    "loss": LiveColumn("loss", _loss, 8),
+    "epoch": LiveColumn("epoch", lambda run: _of(run, lambda moment: f"{moment.epoch + 1}/{moment.epochs}"), 7),
+    "tasks": LiveColumn("by task", _tasks, TASK_BARS, right=False),
+    "rows": LiveColumn("rows/s", lambda run: Text(speed(run.rows_per_s)), 8),
+    "step": LiveColumn("step", lambda run: _of(run, lambda moment: f"{moment.steps:,}/{moment.total:,}"), 15),
 }
-SHOWN = ("left", "task", "epoch", "step", "speed", "rows", "loss", "memory", "open", "accuracy", "tasks")
+COLUMN_ORDER = ("left", "task", "epoch", "step", "speed", "rows", "loss", "memory", "open", "accuracy", "tasks")
 
 
 def runs_table(runs: Sequence[Followed], width: int) -> list[Text]:
@@ -101,7 +101,7 @@ def runs_table(runs: Sequence[Followed], width: int) -> list[Text]:
     title = min(max(len(run.title) for run in runs), MOST_TITLE)
     room = width - title - 2 - GAP - SHORTEST_BAR - len(" 100 %")
     seen = max(run.moment.tasks if run.moment is not None else 0 for run in runs)
-    columns = COLUMNS | {"tasks": COLUMNS["tasks"]._replace(width=min(max(seen, len("by task")), TASK_BARS))}
+    columns = LIVE_COLUMNS | {"tasks": LIVE_COLUMNS["tasks"]._replace(width=min(max(seen, len("by task")), TASK_BARS))}
     chosen = set()
     for name, each in columns.items():
         if room < each.width + GAP:
@@ -109,14 +109,14 @@ def runs_table(runs: Sequence[Followed], width: int) -> list[Text]:
         room -= each.width + GAP
         chosen.add(name)
     length = min(SHORTEST_BAR + max(room, 0), LONGEST_BAR)
-    fixed = [Column("", _name, title + 2, right=False)]
-    fixed.append(Column("progress", lambda run: _progress(run, length), length + len(" 100 %"), right=False))
-    shown = fixed + [columns[name] for name in SHOWN if name in chosen]
+    fixed = [LiveColumn("", _name, title + 2, right=False)]
+    fixed.append(LiveColumn("progress", lambda run: _progress(run, length), length + len(" 100 %"), right=False))
+    shown = fixed + [columns[name] for name in COLUMN_ORDER if name in chosen]
     head = row(shown, [Text(each.heading, "bright_black") for each in shown])
     return [head, *(row(shown, [each.says(run) for each in shown]) for run in runs)]
 
 
-def row(columns: Sequence[Column], cells: Sequence[Text]) -> Text:
+def row(columns: Sequence[LiveColumn], cells: Sequence[Text]) -> Text:
     """The cells side by side, each as wide as its column. By hand, since a table of rich takes far longer."""
     line = Text()
     for each, cell in zip(columns, cells, strict=True):

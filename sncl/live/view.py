@@ -37,7 +37,7 @@ class Overall(NamedTuple):
     note: str = ""
 
 
-class View:
+class LiveView:
     """What is drawn: ``runs``, under a heading, and how far they are together."""
 
     def __init__(self, heading: str, runs: Sequence[Followed], clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,7 +97,7 @@ class View:
 
 
 @contextmanager
-def live(view: View, console: Console) -> Iterator[None]:
+def live(view: LiveView, console: Console) -> Iterator[None]:
     """Draw the view while the block runs, and once more at its end; nothing where there is no terminal."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sncl.errors import SnclError
+from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
 from sncl.methods.agem import AGEM, AGEMR
 from sncl.methods.der import DER
 from sncl.methods.er import ER
@@ -22,20 +24,71 @@ from sncl.methods.pnn import PNN
 from sncl.methods.sgd import SGD
 from sncl.methods.si import SI
 from sncl.methods.sncl import SNCL
+from sncl.networks.gating.policies import KL, Gating, Natural, Target
 
 Value = float | int | str
+Settings = dict[str, Value]
+ADMISSIONS: dict[str, type[Admission]] = {"loss-aware": LossAwareReservoir, "reservoir": Reservoir}
+GATINGS: dict[str, type[Gating] | None] = {"off": None, "kl": KL, "natural": Natural, "target": Target}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """``make`` builds the method from its settings, whose names and usual values are ``settings``."""
+    """``make`` builds the method from its settings, whose names and usual values are ``settings``.
+
+    ``choices`` are settings whose value brings further ones along, by value: those of the gates' policy.
+    """
 
     title: str
     make: Callable[..., Method]
     reference: str
-    settings: dict[str, Value] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     memory: bool = True
     joint: bool = False  # trained on the whole stream at once
+    choices: dict[str, dict[str, Settings]] = field(default_factory=dict)
+
+    def settings_with(self, given: Mapping[str, Value]) -> Settings:
+        """All settings there are beside ``given`` choices, with their usual values."""
+        found = dict(self.settings)
+        for key, values in self.choices.items():
+            value = str(given.get(key, self.settings[key]))
+            if value not in values:
+                raise SnclError(f"`{key}` is one of {', '.join(values)}, not {value!r}")
+            found |= {key: value} | values[value]
+        return found
+
+    def all_names(self) -> set[str]:
+        """The names of all settings, of whatever choice."""
+        return {
+            *self.settings,
+            *(name for values in self.choices.values() for each in values.values() for name in each),
+        }
+
+    def choice_of(self, key: str) -> str:
+        """Which choices a setting belongs to, in words; nothing where it belongs to none."""
+        owners = [
+            f"{choice}={value}" for choice, values in self.choices.items() for value in values if key in values[value]
+        ]
+        return " or ".join(owners)
+
+
+def make_sncl(
+    gates: str, admission: str, features: str, alpha: float, beta: float, gamma: float, **policy: Any
+) -> SNCL:
+    """SNCL from settings that are numbers and words."""
+    if admission not in ADMISSIONS:
+        raise SnclError(f"`admission` is one of {', '.join(ADMISSIONS)}, not {admission!r}")
+    gating = GATINGS[gates]
+    if gating is not None:
+        policy["layers"] = layer_names(policy["layers"])
+    return SNCL(
+        alpha, beta, gamma, None if gating is None else gating(**policy), ADMISSIONS[admission](), layer_names(features)
+    )
+
+
+def layer_names(text: str) -> tuple[str, ...] | None:
+    """Layer names with commas between them; None for "auto"."""
+    return None if text == "auto" else tuple(name.strip() for name in text.split(","))
 
 
 METHODS: dict[str, Entry] = {
@@ -69,29 +122,16 @@ METHODS: dict[str, Entry] = {
     "er-ace": Entry("ER-ACE", ERACE, "Caccia et al., ICLR 2022"),
     "sncl": Entry(
         "SNCL",
-        SNCL,
+        make_sncl,
         "Gong et al., CVPR 2022",
-        {
-            "alpha": 0.5,
-            "beta": 0.5,
-            "gamma": 0.5,
-            "eta": 1e-4,
-            "admission": "loss-aware",
-            "release": 0.0,
-            "gate_lr": 1.0,
-            "parameterisation": "sigma",
-            "noise": "sample",
-            "start": -9.0,
-            "natural": 0.0,
-            "cut": 0.0,
-            "worth": 0.0,
-            "commitment": 0.0,
-            "reserve": 0.0,
-            "handover": 0.0,
-            "layers": "auto",
-            "features": "auto",
-            "maps": "pooled",
-            "stored": "float16",
+        {"alpha": 0.5, "beta": 0.5, "gamma": 0.5, "gates": "kl", "admission": "loss-aware", "features": "auto"},
+        choices={
+            "gates": {
+                "off": {},
+                "kl": {"eta": 1e-4, "anneal": 0.0, "layers": "auto"},
+                "natural": {"eta": 1e-4, "anneal": 0.0, "start": "open", "layers": "auto"},
+                "target": {"sparsity": 0.3, "layers": "auto"},
+            }
         },
     ),
 }
@@ -104,12 +144,13 @@ def entry(name: str) -> Entry:
     return METHODS[name]
 
 
-def make(name: str, settings: dict[str, Value] | None = None) -> Method:
+def make(name: str, settings: Mapping[str, Value] | None = None) -> Method:
     """A method from its name and the settings that differ from the usual ones."""
-    found = entry(name)
-    given = settings or {}
-    unknown = [key for key in given if key not in found.settings]
-    if unknown:
-        allowed = ", ".join(found.settings) or "no settings"
-        raise SnclError(f"{name} has no setting {unknown[0]!r}; it takes {allowed}")
-    return found.make(**(found.settings | given))
+    found, given = entry(name), settings or {}
+    known = found.settings_with(given)
+    for key in given:
+        if key not in known:
+            owner = found.choice_of(key)
+            allowed = f"it belongs to {owner}" if owner else f"it takes {', '.join(known) or 'no settings'}"
+            raise SnclError(f"{name} has no setting {key!r}; {allowed}")
+    return found.make(**{**known, **given})

@@ -51,3 +51,14 @@ def feature_distance(features: Fields, remembered: Fields) -> Tensor:
     """Mean squared difference of each layer's features, then the mean over layers."""
     each = [F.mse_loss(features[name].float(), remembered[name].float()) for name in remembered]
     return torch.stack(each).mean()
+
+
+def pooled(features: Fields, axes: dict[str, int]) -> Fields:
+    """Each layer's features as means over space or positions, with channels along its axis. [samples, channels]"""
+    return {name: _pooled(h, axes[name]) for name, h in features.items()}
+
+
+def _pooled(h: Tensor, axis: int) -> Tensor:
+    if h.dim() < 3:
+        return h
+    return h.flatten(2).mean(2) if axis == 1 else h.flatten(1, -2).mean(1)

@@ -1,4 +1,4 @@
-"""BatchNorm that knows several passes which run as one."""
+"""BatchNorm for several forward passes that run as one, and for batches of a single sample."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sncl.errors import SnclError
 
 
 class PassNorm(nn.BatchNorm2d):
-    """``nn.BatchNorm2d``, where the rows of each pass are normalised by the statistics of that pass alone.
+    """``nn.BatchNorm2d``, where the samples of each pass are normalised by the statistics of that pass alone.
 
-    A batch and its replayed batches are different passes: their statistics must not mix, and each moves the running
-    ones in turn. Everything else in a network treats rows one by one, so with this norm the passes can share every
-    convolution. ``sizes`` are the rows of each pass, told by :meth:`sncl.networks.taps.Tapped.passes`.
+    A batch and its replayed batches are different passes: their statistics must not mix, and each updates the running
+    ones in turn. Everything else in a network treats samples one by one, so with this norm the passes can share every
+    convolution. ``sizes`` are the samples of each pass, set by :meth:`sncl.networks.taps.Tapped.passes`.
     """
 
     sizes: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class PassNorm(nn.BatchNorm2d):
 
 
 def _is_single(x: Tensor) -> bool:
-    """Whether there is one value of each channel, which has no variance."""
+    """Whether there is a single value of each channel, which has no variance."""
     return x.numel() == x.shape[1]
 
 
@@ -74,8 +74,8 @@ class _SingleValues:
         if norm.training and _is_single(x):
             if norm.running_mean is None:
                 raise SnclError(
-                    "this network has a BatchNorm without running statistics, which cannot learn from a single row; "
-                    "give batches of two rows or more"
+                    "this network has a BatchNorm without running statistics, which cannot learn from a single sample; "
+                    "give batches of two samples or more"
                 )
             norm.training, self.switched = False, True
 
@@ -85,10 +85,10 @@ class _SingleValues:
 
 
 @contextmanager
-def bearing_single_values(norms: Iterable[nn.Module]) -> Iterator[None]:
-    """Let every BatchNorm learn from one row, which torch refuses: it normalises by what it saw before.
+def allow_single_values(norms: Iterable[nn.Module]) -> Iterator[None]:
+    """Let every BatchNorm learn from a batch of one sample, which torch refuses, by its running statistics.
 
-    Where a row has several values of a channel, as an image has, torch's own statistics stay.
+    Where a sample has several values of a channel, as an image has, torch's own statistics stay.
     """
     handles = []
     for norm in norms:

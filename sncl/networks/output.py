@@ -1,8 +1,8 @@
-"""Find the layer that yields a network's logits, and give it more outputs without touching the ones there are.
+"""Find the layer that yields a network's logits, and add outputs to it without changing the existing ones.
 
 New outputs are a layer of their own beside the old one. The old weights stay the very same tensors in the very same
 product, so old logits keep every bit (a wider matrix product may round differently) and an optimiser keeps its moments.
-New weights are zero: what is known about a class that has not come is nothing, and its logit is the same for every row.
+New weights are zero: nothing is known about a class that has not come, and its logit is the same for every sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import INPUT_GATE
+from sncl.networks.gating.attach import INPUT_GATE
 from sncl.networks.layers import logit_layers
 from sncl.networks.taps import call, evaluating, layer
 from sncl.tensors.fields import Inputs
@@ -24,10 +24,10 @@ Output = nn.Linear | nn.modules.conv._ConvNd
 
 
 class Wider(nn.Module):
-    """Layers side by side, whose outputs lie end to end on the axis of channels; of the last, some may be in reserve.
+    """Layers side by side, whose outputs are concatenated along the channels; some of the last may be in reserve.
 
-    A layer that is put beside the others has as many outputs as there were, so that classes that come one by one make
-    few layers. Outputs in reserve are cut off: no gradient reaches them, and they stay zero until they are used.
+    A new layer has as many outputs as there were before, so that classes that come one by one make few layers. Outputs
+    in reserve are cut off: no gradient reaches them, and they stay zero until they are used.
     """
 
     def __init__(self, first: Output) -> None:
@@ -37,7 +37,7 @@ class Wider(nn.Module):
         self.outputs = self.reserved = first.weight.shape[0]
 
     def grow(self, added: int) -> None:
-        """Use so many more outputs."""
+        """Use ``added`` more outputs."""
         needed = self.outputs + added - self.reserved
         if needed > 0:
             first = self.parts[0]
@@ -51,7 +51,7 @@ class Wider(nn.Module):
 
 
 def _zeros(like: Output, outputs: int) -> nn.Module:
-    """A layer like another with so many outputs, all of it zero; no hook goes with it, and nothing random is drawn."""
+    """A layer like another with so many outputs, all parameters zero; without its hooks, and nothing is drawn."""
     place: dict[str, Any] = {"device": like.weight.device, "dtype": like.weight.dtype, "bias": like.bias is not None}
     if isinstance(like, nn.Linear):
         new: nn.Module = skip_init(nn.Linear, like.in_features, outputs, **place)
@@ -65,7 +65,7 @@ def _zeros(like: Output, outputs: int) -> nn.Module:
 
 
 def widen(net: nn.Module, name: str, added: int) -> Wider:
-    """Give the output layer of that name so many more outputs, behind those it has."""
+    """Add outputs to the output layer of that name, behind those it has."""
     found = layer(net, name)
     if not isinstance(found, Wider):
         assert isinstance(found, Output)
@@ -83,7 +83,7 @@ def widen(net: nn.Module, name: str, added: int) -> Wider:
 def find_output(net: nn.Module, example: Inputs) -> str:
     """The name of the layer whose outputs are the logits, so that :func:`widen` can add to them.
 
-    Tried out on a copy: with one output more, which says something else, the others must keep every bit.
+    Checked on a copy: with one more output, the others must keep every bit.
     """
     found = logit_layers(net, example)
     if len(found) == 1:

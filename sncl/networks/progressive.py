@@ -1,7 +1,7 @@
-"""Columns that grow beside each other: each reads the hidden layers of all that came before it.
+"""The columns of a progressive network: each reads the hidden layers of all earlier ones.
 
-A learned scale for every incoming channel, which starts small, brings the old columns' activations to the new one's
-size; an adaptor of one hidden layer turns them into what is added to the new column's own.
+A learned scale for every incoming channel, which starts small, brings the activations of old columns to the size of the
+new one's; lateral connections with one hidden layer turn them into what is added to the new column's own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MLPColumn(nn.Module):
         return nn.Sequential(Scale(columns * width), reading, nn.ReLU(), writing)
 
     def fresh(self, columns: int) -> MLPColumn:
-        """A new column like this one, to stand behind that many others."""
+        """A new column like this one, that reads so many earlier ones."""
         width, inputs = next(self.net.layer1.parameters()).shape
         return MLPColumn(MLP(inputs, self.net.head.out_features, width), columns)
 
@@ -79,7 +79,7 @@ class ResNetColumn(nn.Module):
             self.laterals.append(nn.Sequential(Scale(inputs), nn.Linear(inputs, outputs), nn.ReLU(), lateral.head))
 
     def fresh(self, columns: int) -> ResNetColumn:
-        """A new column like this one, to stand behind that many others."""
+        """A new column like this one, that reads so many earlier ones."""
         return ResNetColumn(_another(self.net), columns)
 
     def forward(self, x: Tensor, old: list[list[Tensor]]) -> tuple[list[Tensor], Tensor]:
@@ -102,9 +102,9 @@ def _another(net: ResNet18) -> ResNet18:
 
 
 class Progressive(nn.Module):
-    """A network of columns, of which only the newest learns; the first one is the network given.
+    """A network of columns, of which only the newest is trained; the first one is the given network.
 
-    The others stay in evaluation mode whatever happens, so nothing about them changes any more.
+    The others always stay in evaluation mode, so nothing about them changes any more.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -122,7 +122,7 @@ class Progressive(nn.Module):
         return self.later[-1] if len(self.later) else self.first
 
     def grow(self) -> None:
-        """Freeze what there is and put a new column beside it."""
+        """Freeze all columns and add a new one."""
         like = next(self.first.parameters())
         for parameter in self.parameters():
             parameter.requires_grad_(False)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.networks.norm import PassNorm, bearing_single_values
+from sncl.networks.norm import PassNorm, allow_single_values
 from sncl.tensors.fields import Fields, Inputs, end_to_end, rows
 
 INPUT = ":input"  # "head:input" is what the layer "head" reads
 
 
 class Activations(NamedTuple):
-    """What one forward pass yields: the logits [rows, classes] and the tapped layers by name."""
+    """What one forward pass returns: the logits [rows, classes] and the outputs of the tapped layers by name."""
 
     logits: Tensor
     features: Fields
 
 
 class _Record:
-    """What the taps of one network have read in the pass that is running; nothing is read outside of one."""
+    """What the taps of one network have read in the current forward pass; None outside of one."""
 
     features: Fields | None = None
 
 
 class ReadingHook:
-    """What all hooks have in common that only read; without them a network computes the same."""
+    """Base class of hooks that only read; without them a network computes the same."""
 
 
 class _Tap(ReadingHook):
@@ -47,7 +47,7 @@ class _Tap(ReadingHook):
         if self.name in features:
             raise SnclError(
                 f"layer {self.name!r} runs more than once in a forward pass, so it has no single feature to replay; "
-                "name other layers in features="
+                "name other layers in `features`"
             )
         if not isinstance(output, Tensor):
             raise SnclError(f"layer {self.name!r} returns {type(output).__name__}, not a tensor; name another layer")
@@ -78,11 +78,16 @@ def layer(net: nn.Module, name: str) -> nn.Module:
 def without_taps(net: nn.Module) -> nn.Module:
     """The network (changed in place) without any hook that only reads."""
     for module in net.modules():
-        tables: list[dict[int, Any]] = [module._forward_hooks, module._forward_pre_hooks]
-        for hooks in tables:
-            for key in [key for key, hook in hooks.items() if isinstance(hook, ReadingHook)]:
-                del hooks[key]
+        remove_hooks(module, lambda hook: isinstance(hook, ReadingHook))
     return net
+
+
+def remove_hooks(module: nn.Module, unwanted: Callable[[Any], bool]) -> None:
+    """Remove those of a module's forward hooks and forward pre-hooks."""
+    tables: list[dict[int, Any]] = [module._forward_hooks, module._forward_pre_hooks]
+    for hooks in tables:
+        for key in [key for key, hook in hooks.items() if unwanted(hook)]:
+            del hooks[key]
 
 
 def arguments(x: Inputs) -> tuple[tuple[Tensor, ...], Fields]:
@@ -90,10 +95,15 @@ def arguments(x: Inputs) -> tuple[tuple[Tensor, ...], Fields]:
     return ((x,), {}) if isinstance(x, Tensor) else ((), x)
 
 
+def forward(net: nn.Module, x: Inputs) -> Any:
+    """What a network returns for such inputs."""
+    positional, named = arguments(x)
+    return net(*positional, **named)
+
+
 def call(net: nn.Module, x: Inputs) -> Tensor:
     """The logits of any network, whatever else it returns."""
-    positional, named = arguments(x)
-    return logits_of(net(*positional, **named))
+    return logits_of(forward(net, x))
 
 
 def logits_of(output: Any) -> Tensor:
@@ -143,7 +153,7 @@ class Tapped(nn.Module):
         self.record.features = features
         try:
             if self.others and self.training and rows(x) == 1:
-                with bearing_single_values(self.others):
+                with allow_single_values(self.others):
                     logits = call(self.body, x)
             else:
                 logits = call(self.body, x)
@@ -152,7 +162,7 @@ class Tapped(nn.Module):
         return Activations(logits, features)
 
     def passes(self, *inputs: Inputs) -> list[Activations]:
-        """One pass for each input, run as a single one where a row's result does not depend on the other rows.
+        """One forward pass for each input, run as a single one where a sample's result does not depend on the others.
 
         BatchNorm in training makes it depend on them. :class:`PassNorm` keeps the passes apart; a network with another
         BatchNorm runs every input by itself.
@@ -173,14 +183,14 @@ class Tapped(nn.Module):
         return parts
 
     def remove(self) -> None:
-        """Take the taps off again."""
+        """Remove the taps."""
         for handle in self.handles:
             handle.remove()
 
 
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while: BatchNorm uses its running statistics, gates their mean, dropout does nothing."""
+    """Evaluation mode within the block: BatchNorm uses running statistics, gates their mean, dropout does nothing."""
     training = net.training
     net.eval()
     try:

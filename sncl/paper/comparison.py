@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import shlex
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sncl.paper.records import Row
-from sncl.paper.tables import PAPER_SEEDS, VARIANTS, Published, printed_readouts
+from sncl.paper.records import TableRow
+from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Published, printed_readouts
 from sncl.runs.summary import READOUT_TITLES, show, spread
 
-TITLES = {
+Command = Callable[[str, Sequence[TableRow]], str]  # which reproduces these rows of a table
+
+TABLE_TITLES = {
     "table1": "Table 1: methods by stream and memory",
     "table2": "Table 2: MNIST-360",
     "ablation": "Ablation: the parts of SNCL",
@@ -22,9 +23,10 @@ TITLES = {
 INTRODUCTION = """\
 Test accuracy after the last task in percent, mean ± standard deviation over seeds, with the settings of
 `sncl/defaults.toml`; the paper has {seeds} seeds. *Equal*: the means differ by no more than twice the standard error of
-their difference, where a deviation that the paper does not print counts as 0. *Otherwise*: the same runs predicting
-with the weights as they are trained instead of their average, or the other way round (`--set ema=...`), which
-changes nothing about training. Single runs, with all settings, are in [{table}.jsonl]({table}.jsonl)."""
+their difference, where a deviation that the paper does not print counts as 0. *Without/with EMA*: the same runs
+predicting with the weights as they are trained instead of their exponential moving average, or the other way round
+(setting `ema`), which changes nothing about training. Single runs, with all settings, are in
+[{table}.jsonl]({table}.jsonl)."""
 NOTES = {
     "ablation": """\
 All rows are SNCL with its settings for the stream; a part that a row does not name has its neutral value. `+labels` and
@@ -33,13 +35,24 @@ All rows are SNCL with its settings for the stream; a part that a row does not n
 All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of
 its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
 }
-HEADINGS = ["row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons", "otherwise"]
+HEADINGS = [
+    "row",
+    "memory",
+    "read-out",
+    "seeds",
+    "ours",
+    "paper",
+    "difference",
+    "mark",
+    "open neurons",
+    "other weights",
+]
 
 
 class Comparison(NamedTuple):
     """One read-out of one row. ``mark`` is empty where nothing can be said."""
 
-    row: Row
+    row: TableRow
     readout: str
     ours: list[float]
     paper: Published | None
@@ -61,7 +74,7 @@ def mark(ours: Sequence[float], paper: Published) -> str:
     return "better" if mean > paper.mean else "worse"
 
 
-def compare(table: str, row: Row) -> list[Comparison]:
+def compare_row(table: str, row: TableRow) -> list[Comparison]:
     """One comparison for each read-out the row has, or will have."""
     present = {*row.cell.paper, *(readout for record in row.records.values() for readout in record["accuracy"])}
     found = []
@@ -75,7 +88,7 @@ def compare(table: str, row: Row) -> list[Comparison]:
     return found
 
 
-def open_neurons(row: Row) -> float | None:
+def open_share(row: TableRow) -> float | None:
     """The mean part of all gates that is open at the end; None where there are no gates."""
     fractions = [record["active_fraction"] for record in row.records.values()]
     known = [fraction for fraction in fractions if fraction is not None]
@@ -84,7 +97,7 @@ def open_neurons(row: Row) -> float | None:
 
 def text(each: Comparison) -> list[str]:
     """The comparison under the ``HEADINGS``."""
-    row, paper, fraction = each.row, each.paper, open_neurons(each.row)
+    row, paper, fraction = each.row, each.paper, open_share(each.row)
     deviation = f" ± {paper.deviation:.2f}" if paper and paper.deviation is not None else ""
     return [
         row.cell.title,
@@ -96,11 +109,11 @@ def text(each: Comparison) -> list[str]:
         "–" if each.difference is None else f"{each.difference:+.2f}",
         each.mark or "–",
         "–" if fraction is None else f"{100 * fraction:.0f} %",
-        "; ".join(f"{way} {show(numbers)}" for way, numbers in otherwise(each).items()) or "–",
+        "; ".join(f"{way} {show(numbers)}" for way, numbers in ema_variants(each).items()) or "–",
     ]
 
 
-def otherwise(each: Comparison) -> dict[str, list[float]]:
+def ema_variants(each: Comparison) -> dict[str, list[float]]:
     """What the runs score with the average of the weights where the row has none, and without where it has one."""
     found: dict[str, list[float]] = {}
     for _, record in sorted(each.row.records.items()):
@@ -110,32 +123,20 @@ def otherwise(each: Comparison) -> dict[str, list[float]]:
     return found
 
 
-def by_stream(table: str, rows: Sequence[Row]) -> dict[str, list[list[str]]]:
+def lines_by_stream(table: str, rows: Sequence[TableRow]) -> dict[str, list[list[str]]]:
     """The lines of each stream's table."""
     found: dict[str, list[list[str]]] = {}
     for row in rows:
-        found.setdefault(row.cell.stream, []).extend(text(each) for each in compare(table, row))
+        found.setdefault(row.cell.stream, []).extend(text(each) for each in compare_row(table, row))
     return found
 
 
-def command(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> str:
-    """The command line that reproduces these rows; variants of one stream are made together."""
-    words = ["sncl", "reproduce", table]
-    for stream in dict.fromkeys(row.cell.stream for row in rows):
-        words += ["--stream", stream]
-    for method in dict.fromkeys(row.cell.method for row in rows if table not in VARIANTS):
-        words += ["--method", method]
-    for memory in dict.fromkeys(row.cell.memory for row in rows if row.cell.memory):
-        words += ["--memory", str(memory)]
-    return shlex.join([*words, "--seeds", str(max(row.reach() for row in rows)), *options])
-
-
-def open_commands(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> list[str]:
+def open_commands(table: str, rows: Sequence[TableRow], command: Command) -> list[str]:
     """What fills the rows that miss a seed."""
-    return list(dict.fromkeys(command(table, [row], options) for row in rows if row.missing()))
+    return list(dict.fromkeys(command(table, [row]) for row in rows if row.missing()))
 
 
-def as_json(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> dict[str, Any]:
+def comparison_json(table: str, rows: Sequence[TableRow], command: Command) -> dict[str, Any]:
     """Everything the table shows, as numbers."""
     return {
         "table": table,
@@ -153,30 +154,30 @@ def as_json(table: str, rows: Sequence[Row], options: Sequence[str] = ()) -> dic
                 "paper": each.paper._asdict() if each.paper else None,
                 "difference": each.difference,
                 "mark": each.mark or None,
-                "open_neurons": open_neurons(row),
-                "otherwise": {
+                "open_neurons": open_share(row),
+                "accuracy_variants": {
                     way: dict(zip(("mean", "deviation"), spread(numbers), strict=True))
-                    for way, numbers in otherwise(each).items()
+                    for way, numbers in ema_variants(each).items()
                 },
             }
             for row in rows
-            for each in compare(table, row)
+            for each in compare_row(table, row)
         ],
-        "open": open_commands(table, rows, options),
+        "open": open_commands(table, rows, command),
     }
 
 
-def markdown(table: str, rows: Sequence[Row], failed: Sequence[str] = ()) -> str:
+def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Sequence[str] = ()) -> str:
     """The whole table as a page: a heading, the commands, a table for each stream, what made it and what is open."""
-    parts = [f"# {TITLES.get(table, table)}", INTRODUCTION.format(table=table, seeds=PAPER_SEEDS)]
+    parts = [f"# {TABLE_TITLES.get(table, table)}", INTRODUCTION.format(table=table, seeds=PAPER_SEEDS)]
     if table in NOTES:
         parts.append(NOTES[table])
-    streams = {stream: [row for row in rows if row.cell.stream == stream] for stream in by_stream(table, rows)}
-    parts.append(console(command(table, members) for members in streams.values()))
-    if table in VARIANTS:
-        parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in VARIANTS[table].items()))
-    for stream, lines in by_stream(table, rows).items():
-        parts += [f"## {stream}", grid(HEADINGS, lines)]
+    streams = {stream: [row for row in rows if row.cell.stream == stream] for stream in lines_by_stream(table, rows)}
+    parts.append(console_block(command(table, members) for members in streams.values()))
+    if table in SNCL_VARIANTS:
+        parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in SNCL_VARIANTS[table].items()))
+    for stream, lines in lines_by_stream(table, rows).items():
+        parts += [f"## {stream}", markdown_table(HEADINGS, lines)]
     parts += ["## Made by", "\n".join(makers(rows)) or "Nothing yet."]
     if failed:
         parts += ["## Failed", "\n".join(f"- `{name}`" for name in failed)]
@@ -187,16 +188,16 @@ def markdown(table: str, rows: Sequence[Row], failed: Sequence[str] = ()) -> str
             + f": {len(row.missing())} of {row.wanted()} seeds"
             for row in missing
         )
-        parts += ["## Open", titles, console(open_commands(table, missing))]
+        parts += ["## Open", titles, console_block(open_commands(table, missing, command))]
     return "\n\n".join(parts) + "\n"
 
 
 def changes(settings: dict[str, str]) -> str:
-    """What a variant changes, as options of ``sncl train``."""
-    return f"`{' '.join(f'--set {key}={value}' for key, value in settings.items())}`" if settings else "nothing changed"
+    """What a variant changes."""
+    return f"`{' '.join(f'{key}={value}' for key, value in settings.items())}`" if settings else "nothing changed"
 
 
-def makers(rows: Sequence[Row]) -> list[str]:
+def makers(rows: Sequence[TableRow]) -> list[str]:
     """Which devices and versions the runs were made with, and how many with each."""
     counts: Counter[str] = Counter()
     for record in (record for row in rows for record in row.records.values()):
@@ -205,11 +206,11 @@ def makers(rows: Sequence[Row]) -> list[str]:
     return [f"- {count} run{'s' if count > 1 else ''} on {maker}" for maker, count in sorted(counts.items())]
 
 
-def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     rule = ["---"] * len(headings)
     return "\n".join("| " + " | ".join(line) + " |" for line in (headings, rule, *lines))
 
 
-def console(commands: Iterable[str]) -> str:
+def console_block(commands: Iterable[str]) -> str:
     return "\n".join(["```console", *commands, "```"])

@@ -14,25 +14,25 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.paper.tables import Cell
-from sncl.runs.experiment import EXPERIMENT, RESULT, Experiment, decision
-from sncl.training.checkpoint import read_json, write_atomically
+from sncl.runs.experiment import EXPERIMENT, Experiment, decision, read_described
+from sncl.runs.result import RESULT, Result, read_result
+from sncl.training.checkpoint import write_atomically
 
 Record = dict[str, Any]
 Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
 
-NAMES = ("stream", "method", "memory", "seed")
+RUN_NAMES = ("stream", "method", "memory", "seed")
 DECIDING = ("settings", "epochs", "tasks", "protocol")
 MADE_BY = ("device", "precision", "engine", "versions")
-VARIANTS_KEY = "accuracy_variants"
 MEASURED = (
     *("steps", "accuracy", "forgetting", "bwt", "fwt"),
-    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", VARIANTS_KEY),
+    *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", "accuracy_variants"),
 )
-FIELDS = (*NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
+FIELDS = (*RUN_NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A cell of a table with what is known of it: the wanted seeds 0 .. ``seeds`` - 1, and any others there are."""
 
     cell: Cell
@@ -51,23 +51,21 @@ class Row:
         return max([self.seeds, *(seed + 1 for seed in self.records)])
 
 
-def rounded(value: Any) -> Any:
+def rounded_floats(value: Any) -> Any:
     """All floats in it with four digits behind the point."""
     if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
+        return {key: rounded_floats(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [rounded(each) for each in value]
+        return [rounded_floats(each) for each in value]
     return round(value, 4) if isinstance(value, float) else value
 
 
-def record(result: dict[str, Any]) -> Record:
+def results_line(result: Result) -> Record:
     """What a results file keeps of ``result.json``. Settings are not rounded: they have to agree exactly."""
-    manifest = result["manifest"]
     return (
-        {key: result[key] for key in NAMES}
-        | {key: manifest[key] for key in (*DECIDING, *MADE_BY)}
-        | {key: rounded(result[key]) for key in MEASURED if key != VARIANTS_KEY}
-        | {VARIANTS_KEY: rounded(result.get(VARIANTS_KEY))}  # which earlier runs did not measure
+        {key: getattr(result, key) for key in RUN_NAMES}
+        | {key: getattr(result.manifest, key) for key in (*DECIDING, *MADE_BY)}
+        | {key: rounded_floats(getattr(result, key)) for key in MEASURED}
     )
 
 
@@ -77,8 +75,8 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
         if not (path.parent / RESULT).exists():
             continue
         try:
-            experiment, found = read_json(path), record(read_json(path.parent / RESULT))
-            if any(found[key] != experiment[key] for key in NAMES):
+            experiment, found = read_described(path.parent), results_line(read_result(path.parent / RESULT))
+            if any(found[key] != experiment[key] for key in RUN_NAMES):
                 continue
         except (SnclError, KeyError, TypeError):
             continue
@@ -90,14 +88,14 @@ def finished(runs: Path) -> Iterator[tuple[Path, str, Record]]:
 
 def as_trained(found: Record) -> Record | None:
     """The result of the same run without the average of its weights, which training never sees."""
-    accuracy = (found[VARIANTS_KEY] or {}).get("as_trained")
+    accuracy = (found["accuracy_variants"] or {}).get("as_trained")
     if accuracy is None:
         return None
     settings = found["settings"]
     changed = {
         "settings": settings | {"ema": 0.0},
         "accuracy": accuracy,
-        VARIANTS_KEY: {f"averaged by {settings['ema']}": found["accuracy"]},
+        "accuracy_variants": {f"averaged by {settings['ema']}": found["accuracy"]},
     }
     return found | dict.fromkeys(("forgetting", "bwt", "fwt")) | changed
 
@@ -106,7 +104,7 @@ def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
     return ((what, found) for _, what, found in finished(runs))
 
 
-def folders_of(rows: Iterable[Row], runs: Path) -> list[Path]:
+def folders_of(rows: Iterable[TableRow], runs: Path) -> list[Path]:
     """The run folders below ``runs`` that these rows are about; a row may also stand for a line of a file."""
     wanted = {decision(row.experiment.identity()) for row in rows}
     return list(dict.fromkeys(folder for folder, what, _ in finished(runs) if what in wanted))
@@ -130,7 +128,7 @@ def read_lines(path: Path) -> list[Record]:
 
 def of_lines(lines: Iterable[Record]) -> Iterator[tuple[str, Record]]:
     for line in lines:
-        decided = {key: line[key] for key in (*NAMES, *DECIDING)} | {"validation": 0.0}
+        decided = {key: line[key] for key in (*RUN_NAMES, *DECIDING)} | {"validation": 0.0}
         yield decision(decided), line
 
 
@@ -142,7 +140,7 @@ def known(runs: Path, lines: Iterable[Record]) -> Known:
     return found
 
 
-def write_lines(path: Path, rows: Iterable[Row]) -> None:
+def write_lines(path: Path, rows: Iterable[TableRow]) -> None:
     """Replace a results file: one line a run, sorted."""
     lines = [each | {"title": row.cell.title} for row in rows for each in row.records.values()]
     lines.sort(key=lambda line: (line["stream"], line["method"], line["memory"], line["title"], line["seed"]))

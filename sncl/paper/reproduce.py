@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
+from filelock import FileLock
 
-from sncl.commands import Job, Report, run_jobs, work
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
-from sncl.paper.comparison import markdown
-from sncl.paper.records import Known, Record, Row, known, of_lines, read_lines, write_lines
-from sncl.paper.tables import PAPER_SEEDS, VARIANTS, Cell, cells, values
-from sncl.runs.experiment import Experiment, decision, plan
+from sncl.paper.comparison import Command, markdown
+from sncl.paper.records import Known, Record, TableRow, known, of_lines, read_lines, write_lines
+from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Cell, cells, values
+from sncl.runs.experiment import Experiment, decision
+from sncl.runs.job import Job, JobReport, work
+from sncl.runs.plan import plan
 from sncl.training.checkpoint import write_atomically
 
 Planned = list[tuple[Cell, Experiment]]
+Attempt = Callable[[Job, JobReport], str | None]
+RunJobs = Callable[[list[Job], Attempt], Sequence[str | None]]
+Note = Callable[[str], None]
 NAMED_FAILURES = 3  # runs that fail for the same reason and are named
 
 
@@ -37,17 +41,6 @@ class Request:
     precision: str = "auto"
     collect: bool = False
     tensorboard: bool = False
-
-    def options(self) -> list[str]:
-        """Those that say where things lie, as words of a command line."""
-        chosen = {
-            "--runs": None if self.runs == Path("runs") else self.runs,
-            "--results": self.results,
-            "--data": self.data,
-            "--device": None if self.device == "auto" else self.device,
-            "--precision": None if self.precision == "auto" else self.precision,
-        }
-        return [word for name, value in chosen.items() if value is not None for word in (name, str(value))]
 
 
 class Failures(SnclError):
@@ -93,19 +86,21 @@ def planned(wanted: Sequence[Cell], device: str, precision: str = "auto") -> Pla
     return found
 
 
-def gather(plans: Planned, seeds: int, there: Known) -> list[Row]:
+def gather(plans: Planned, seeds: int, there: Known) -> list[TableRow]:
     """Each cell with the results that are there."""
-    return [Row(cell, experiment, seeds, there.get(decision(experiment.identity()), {})) for cell, experiment in plans]
+    return [
+        TableRow(cell, experiment, seeds, there.get(decision(experiment.identity()), {})) for cell, experiment in plans
+    ]
 
 
-def missing_jobs(rows: Sequence[Row], runs: Path, data: Path | None, tensorboard: bool = False) -> list[Job]:
+def missing_jobs(rows: Sequence[TableRow], runs: Path, data: Path | None, tensorboard: bool = False) -> list[Job]:
     """The runs that the rows still want, each in the folder ``sncl train`` gives it."""
     wanted = (replace(row.experiment, seed=seed) for row in rows for seed in row.missing())
     jobs = {each.name(): Job(each, runs / each.name(), data, tensorboard=tensorboard) for each in wanted}
     return list(jobs.values())
 
 
-def attempt(job: Job, report: Report) -> str | None:
+def attempt(job: Job, report: JobReport) -> str | None:
     """Perform a job; in words, why it failed."""
     try:
         work(job, report)
@@ -114,24 +109,23 @@ def attempt(job: Job, report: Report) -> str | None:
     return None
 
 
-def run_missing(jobs: list[Job], console: Console) -> Exception | None:
+def run_missing(jobs: list[Job], run: RunJobs) -> Exception | None:
     """Run the jobs; one that fails stops no other. What went wrong is returned, so that the rest can still be shown."""
     try:
-        reasons = run_jobs(jobs, console, attempt)
+        reasons = run(jobs, attempt)
     except Exception as error:
         return error
     failed = {job.folder.name: reason for job, reason in zip(jobs, reasons, strict=True) if reason is not None}
     return Failures(failed, len(jobs)) if failed else None
 
 
-def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception | None]:
+def reproduce(request: Request, run: RunJobs, note: Note, command: Command) -> tuple[list[TableRow], Exception | None]:
     """The rows asked for, once the missing runs are made, and what went wrong with those.
 
-    Where results are kept, ``TABLE.md`` and ``TABLE.jsonl`` are written there. They also keep the rows that an earlier
-    call wrote and this one did not ask for, unless settings have changed since.
+    ``run`` makes runs, ``note`` tells somebody something, and ``command`` is what reproduces rows, for the page.
     """
     if request.seeds < 1:
-        raise SnclError(f"--seeds is at least 1, not {request.seeds}")
+        raise SnclError(f"`seeds` is at least 1, not {request.seeds}")
     wanted = cells(request.table, request.streams, request.methods, request.memories)
     plans = planned(wanted, request.device, request.precision)
     if request.results is not None:
@@ -139,27 +133,45 @@ def reproduce(request: Request, console: Console) -> tuple[list[Row], Exception 
     rows = gather(plans, request.seeds, known(request.runs, earlier_lines(request)))
     failure = None
     if not request.collect and (jobs := missing_jobs(rows, request.runs, request.data, request.tensorboard)):
-        console.print(f"runs: {sum(len(row.records) for row in rows)} there, {len(jobs)} to be made")
-        failure = run_missing(jobs, console)
-    lines = earlier_lines(request)  # once more: another process may have written meanwhile
-    there = known(request.runs, lines)
-    rows = gather(plans, request.seeds, there)
-    if request.results is not None:
+        note(f"runs: {sum(len(row.records) for row in rows)} there, {len(jobs)} to be made")
+        failure = run_missing(jobs, run)
+    if request.results is None:
+        return gather(plans, request.seeds, known(request.runs, [])), failure
+    failed = failure.names if isinstance(failure, Failures) else ()
+
+    def page(everything: list[TableRow]) -> str:
+        return markdown(request.table, everything, command, failed)
+
+    return write_table(request, request.results, plans, note, page), failure
+
+
+def write_table(
+    request: Request, results: Path, plans: Planned, note: Note, page: Callable[[list[TableRow]], str]
+) -> list[TableRow]:
+    """Write ``TABLE.md`` and ``TABLE.jsonl`` and return the rows asked for.
+
+    The files also keep the rows that an earlier call wrote and this one did not ask for, unless settings have changed
+    since. They are read and replaced under a lock, so that calls side by side lose nothing.
+    """
+    with FileLock(results / f".{request.table}.lock"):
+        lines = earlier_lines(request)
+        there = known(request.runs, lines)
+        rows = gather(plans, request.seeds, there)
         everything = with_earlier(request, rows, lines, there)
-        page = markdown(request.table, everything, failure.names if isinstance(failure, Failures) else ())
-        write_lines(request.results / f"{request.table}.jsonl", everything)
-        write_atomically(request.results / f"{request.table}.md", page.encode())
-        current = {decision(row.experiment.identity()) for row in everything}
-        if stale := sum(what not in current for what, _ in of_lines(lines)):
-            console.print(f"note: lines of {request.table}.jsonl left out because settings have changed: {stale}")
-    return rows, failure
+        text = page(everything)
+        write_lines(results / f"{request.table}.jsonl", everything)
+        write_atomically(results / f"{request.table}.md", text.encode())
+    current = {decision(row.experiment.identity()) for row in everything}
+    if stale := sum(what not in current for what, _ in of_lines(lines)):
+        note(f"note: lines of {request.table}.jsonl left out because settings have changed: {stale}")
+    return rows
 
 
 def earlier_lines(request: Request) -> list[Record]:
     return [] if request.results is None else read_lines(request.results / f"{request.table}.jsonl")
 
 
-def with_earlier(request: Request, rows: list[Row], lines: Sequence[Record], there: Known) -> list[Row]:
+def with_earlier(request: Request, rows: list[TableRow], lines: Sequence[Record], there: Known) -> list[TableRow]:
     """These rows and those of the lines that still hold, in the order of the table."""
     asked = [row.cell for row in rows]
 
@@ -170,7 +182,7 @@ def with_earlier(request: Request, rows: list[Row], lines: Sequence[Record], the
     wider = cells(
         request.table,
         every("stream", values()[request.table]),
-        () if request.table in VARIANTS else every("method", METHODS),
+        () if request.table in SNCL_VARIANTS else every("method", METHODS),
         memories - {0},
     )
     others = [row for row in gather(planned(wider, request.device), 0, there) if row.records and row.cell not in asked]

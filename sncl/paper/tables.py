@@ -13,7 +13,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS, entry
+from sncl.methods.table import METHODS, Settings, entry
+from sncl.runs.settings import defaults
 from sncl.runs.summary import READOUT_TITLES
 from sncl.streams.benchmarks import STREAMS
 
@@ -21,19 +22,18 @@ PAPER_SEEDS = 10
 USUAL_METHODS = ("er", "der", "derpp", "sncl")
 Values = dict[str, dict[str, dict[str, dict[str, dict[str, list[float]]]]]]
 
-OFF = {"alpha": "0", "gamma": "0", "eta": "0", "admission": "reservoir"}
-VBS, FER, LRS = ("eta",), ("alpha", "gamma"), ("admission",)
-NO_GATES = {"eta": "0", "cut": "0", "handover": "0"}  # the last two mean nothing then, and would tell equal runs apart
+NO_GATES = {"gates": "off"}
+OFF = {"alpha": "0", "gamma": "0", "admission": "reservoir"} | NO_GATES
+VBS, FER, LRS = ("gates",), ("alpha", "gamma"), ("admission",)
 
 
 def with_only(*parts: str) -> dict[str, str]:
     """The changes that leave these parts of SNCL as they are and switch the others off."""
-    changes = {name: neutral for name, neutral in OFF.items() if name not in parts}
-    return changes | NO_GATES if "eta" in changes else changes
+    return {name: neutral for name, neutral in OFF.items() if name not in parts}
 
 
 # The paper counts the labels of the memory (alpha) to FER. "+labels" and "+features", which it has not, take FER apart.
-VARIANTS: dict[str, dict[str, dict[str, str]]] = {
+SNCL_VARIANTS: dict[str, dict[str, dict[str, str]]] = {
     "ablation": {
         "baseline": with_only(),
         "+labels": with_only("alpha"),
@@ -67,7 +67,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of a table, over all seeds; ``settings`` are changes as ``--set`` takes them."""
+    """One experiment of a table, over all seeds; ``settings`` are changes, as text."""
 
     title: str
     stream: str
@@ -87,6 +87,27 @@ def published(table: str, stream: str, row: str, memory: int) -> dict[str, Publi
     """What the paper prints for this row, by read-out; empty where it prints nothing."""
     printed = values()[table][stream].get(row, {}).get(str(memory), {})
     return {readout: Published(*numbers) for readout, numbers in printed.items()}
+
+
+def published_for(stream: str, method: str, memory: int, settings: Settings) -> dict[str, Published]:
+    """What the paper prints for runs with these settings, by read-out; empty where it prints nothing.
+
+    SNCL with the parts that are shipped for the stream is the whole SNCL, even where some of them are off there; with
+    others it is the row of the ablation that has just these.
+    """
+    rows = [("table1", method), ("table2", method)]
+    if method == "sncl":
+        shipped = METHODS[method].settings | defaults(stream, method, memory)
+        if (off := switched_off(settings)) != switched_off(shipped):
+            variants = SNCL_VARIANTS["ablation"].items()
+            rows = [("ablation", title) for title, changes in variants if changes.keys() & OFF.keys() == off]
+    found = [published(table, stream, row, memory) for table, row in rows if stream in values()[table]]
+    return next((each for each in found if each), {})
+
+
+def switched_off(settings: Settings) -> set[str]:
+    """The parts of SNCL that have their neutral value, by the setting that switches each of them off."""
+    return {name for name, neutral in OFF.items() if str(settings.get(name, "")) in (neutral, f"{neutral}.0")}
 
 
 def printed_readouts(table: str, stream: str) -> list[str]:
@@ -110,15 +131,15 @@ def cells(
     for stream in streams:
         if stream not in values()[table]:
             raise SnclError(f"{table} has no stream {stream!r}; it has {', '.join(values()[table])}")
-    if methods and table in VARIANTS:
-        raise SnclError(f"the rows of {table} are variants of sncl; --method is for table1 and table2")
+    if methods and table in SNCL_VARIANTS:
+        raise SnclError(f"the rows of {table} are variants of sncl; `method` is for table1 and table2")
     for memory in memories:
         if memory < 1:
-            raise SnclError(f"--memory is at least 1 sample, not {memory}")
+            raise SnclError(f"`memory` is at least 1 sample, not {memory}")
     for method in methods:
         entry(method)
-    if table in VARIANTS:
-        rows = [(title, title, "sncl", settings) for title, settings in VARIANTS[table].items()]
+    if table in SNCL_VARIANTS:
+        rows = [(title, title, "sncl", settings) for title, settings in SNCL_VARIANTS[table].items()]
     else:
         chosen = methods or USUAL_METHODS
         rows = [(method, each.title, method, {}) for method, each in METHODS.items() if method in chosen]

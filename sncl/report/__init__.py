@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.report.collect import Note
+from sncl.report.collect import Notify
 
 
 def check_report(path: Path) -> None:
@@ -22,16 +22,17 @@ def check_report(path: Path) -> None:
         raise SnclError("a report needs plotly: pip install sncl[report]")
 
 
-def write_report(folders: Iterable[Path], path: Path, note: Note) -> int:
+def write_report(folders: Iterable[Path], path: Path, note: Notify) -> int:
     """Write the page of all finished runs in and below these folders; returns how many there are."""
-    from sncl.report.collect import group, read_runs
+    from sncl.report.collect import read_runs
+    from sncl.report.groups import group_runs
     from sncl.report.page import page
     from sncl.training.checkpoint import write_atomically
 
     check_report(path)
     runs = read_runs(folders, note)
     try:
-        text = page(group(runs), note)
+        text = page(group_runs(runs), note)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise SnclError(f"these runs hold something that cannot be shown ({type(error).__name__}: {error})") from error
     write_atomically(path, text.encode())

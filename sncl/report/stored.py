@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import log_lambda
-from sncl.report.collect import Note, Run
+from sncl.networks.gating.gate import log_ratio
+from sncl.report.collect import FinishedRun, Notify
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
 
 MOST_IMAGES = 200
-COLUMNS = 20
+SHEET_COLUMNS = 20
 SHEET_SIDE = 40  # pixels of an image on the sheet; small ones are enlarged in whole steps
 
 
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
     sheet: Sheet | None
 
 
-def read_stored(run: Run, note: Note) -> Stored:
+def read_stored(run: FinishedRun, note: Notify) -> Stored:
     """Look into the checkpoint of a run; one that is damaged or gone leaves these parts out, with a note."""
     path = run.folder / CHECKPOINT
     if not path.exists():
@@ -53,19 +53,18 @@ def read_stored(run: Run, note: Note) -> Stored:
     filled = int(run.evaluations[-1].get("memory", 0)) if run.evaluations else 0
     rows = {name: stored[:filled] for name, stored in within("memory/rows", tensors).items()}
     losses = rows["loss"].double().tolist() if "loss" in rows else []
-    return Stored(losses, gate_values(tensors, run), sheet(rows))
+    return Stored(losses, gate_values(tensors), sheet(rows))
 
 
-def gate_values(tensors: Fields, run: Run) -> dict[str, list[float]]:
-    r"""\log \lambda of every neuron, by layer."""
-    parameterisation: Any = run.experiment["settings"].get("parameterisation", "sigma")
-    network = within("network", tensors)
+def gate_values(tensors: Fields) -> dict[str, list[float]]:
+    r"""\log \lambda of every neuron of the network that predicts, by layer."""
+    network = within("network", tensors) | within("ema", tensors)
     found = {}
-    for name, spread in network.items():
+    for name, value in network.items():
         gate, _, field = name.rpartition(".")
-        if field == "log_spread" and f"{gate}.mu" in network:
-            values = log_lambda(network[f"{gate}.mu"], spread, parameterisation)
-            found[gate.rpartition(".")[0]] = [round(value, 3) for value in values.double().tolist()]
+        if field in ("log_lambda", "log_variance") and f"{gate}.mu" in network:
+            values = value if field == "log_lambda" else log_ratio(network[f"{gate}.mu"], value)
+            found[gate.rpartition(".")[0]] = [round(each, 3) for each in values.double().tolist()]
     return dict(sorted(found.items()))
 
 
@@ -88,7 +87,7 @@ def tiled(x: Tensor) -> Tensor:
     x = x.expand(-1, 3, -1, -1)
     enlarged = max(1, SHEET_SIDE // x.shape[-1])
     x = x.repeat_interleave(enlarged, 2).repeat_interleave(enlarged, 3)
-    columns = min(COLUMNS, len(x))
+    columns = min(SHEET_COLUMNS, len(x))
     lines = -(-len(x) // columns)
     height, width = x.shape[2] + 2, x.shape[3] + 2
     picture = torch.full((lines * height, columns * width, 3), 128, dtype=torch.uint8)

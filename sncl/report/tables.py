@@ -5,24 +5,24 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from sncl.paper.tables import OFF, VARIANTS, Published, published, values
-from sncl.report.charts import by_stream, titled
-from sncl.report.collect import Group
+from sncl.paper.tables import Published, published_for
+from sncl.report.figures.figure import groups_by_stream, readout_title
+from sncl.report.groups import RunGroup
 from sncl.runs.summary import show
 from sncl.streams.benchmarks import STREAMS
 
 
-def final(groups: Sequence[Group]) -> list[tuple[str, list[str], list[list[str]]]]:
+def final(groups: Sequence[RunGroup]) -> list[tuple[str, list[str], list[list[str]]]]:
     """For each stream: its name, the headings, and the cells of one line a group."""
-    return [(stream, *final_of(members)) for stream, members in by_stream(groups).items()]
+    return [(stream, *final_of(members)) for stream, members in groups_by_stream(groups).items()]
 
 
-def final_of(members: Sequence[Group]) -> tuple[list[str], list[list[str]]]:
-    shown = list(dict.fromkeys(name for each in members for run in each.runs for name in run.result["accuracy"]))
+def final_of(members: Sequence[RunGroup]) -> tuple[list[str], list[list[str]]]:
+    shown = list(dict.fromkeys(name for each in members for run in each.runs for name in run.result.accuracy))
     papers = [paper(each) for each in members]
     headings = ["method", "memory", "seeds"]
     for readout in shown:
-        headings.append(f"{titled(readout)}, %")
+        headings.append(f"{readout_title(readout)}, %")
         if any(readout in found for found in papers):
             headings.append("paper, %")
     headings += ["forgetting", "open", "seconds", "bytes a sample"]
@@ -31,15 +31,15 @@ def final_of(members: Sequence[Group]) -> tuple[list[str], list[list[str]]]:
         results = [run.result for run in each.runs]
         line = [each.title, str(each.memory) if each.memory else "–", str(len(results))]
         for readout in shown:
-            line.append(show(result["accuracy"].get(readout) for result in results))
+            line.append(show(result.accuracy.get(readout) for result in results))
             if any(readout in other for other in papers):
                 line.append(printed(found.get(readout)))
-        fractions = [result["active_fraction"] for result in results if result["active_fraction"] is not None]
+        fractions = [result.active_fraction for result in results if result.active_fraction is not None]
         line += [
-            show(result["forgetting"] for result in results),
+            show(result.forgetting for result in results),
             f"{100 * statistics.fmean(fractions):.0f} %" if fractions else "–",
-            f"{statistics.fmean(result['seconds'] for result in results):.1f}",
-            f"{results[0]['memory_bytes_per_sample']:,}" if each.memory else "–",
+            f"{statistics.fmean(result.seconds for result in results):.1f}",
+            f"{results[0].memory_bytes_per_sample:,}" if each.memory else "–",
         ]
         lines.append(line)
     return headings, lines
@@ -51,21 +51,11 @@ def printed(value: Published | None) -> str:
     return f"{value.mean:.2f}" + ("" if value.deviation is None else f" ± {value.deviation:.2f}")
 
 
-def paper(group: Group) -> dict[str, Published]:
+def paper(group: RunGroup) -> dict[str, Published]:
     """What the paper prints for these runs, by read-out; nothing unless they were made and scored as there."""
     run, benchmark = group.runs[0], STREAMS.get(group.stream)
     if benchmark is None or run.experiment.get("validation") != 0:
         return {}
     if (run.experiment.get("tasks"), run.experiment.get("epochs")) != (benchmark.tasks, benchmark.epochs):
         return {}
-    settings = run.experiment["settings"]
-    off = {name for name, neutral in OFF.items() if str(settings.get(name, "")) in (neutral, f"{neutral}.0")}
-    rows = [("table1", group.method), ("table2", group.method)]
-    if group.method == "sncl" and off:  # parts of it are switched off
-        rows = [
-            ("ablation", title) for title, changes in VARIANTS["ablation"].items() if changes.keys() & OFF.keys() == off
-        ]
-    found = [
-        published(table, group.stream, row, group.memory) for table, row in rows if group.stream in values()[table]
-    ]
-    return next((each for each in found if each), {})
+    return published_for(group.stream, group.method, group.memory, run.experiment["settings"])

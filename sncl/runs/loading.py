@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.runs.experiment import (
-    EXPERIMENT,
-    PATH,
-    PROTOCOL,
-    RESULT,
-    Experiment,
-    make_learner,
-    make_stream,
-    stored_result,
-)
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
+from sncl.runs.perform import stored_result
+from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData
-from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
@@ -32,7 +25,7 @@ class Trained:
 
     folder: Path
     experiment: Experiment
-    result: dict[str, Any]
+    result: Result
     stream: Stream
     learner: Learner
 
@@ -66,14 +59,14 @@ def elsewhere(experiment: Experiment, device: str) -> Experiment:
 def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Trained:
     """The trained network and the stream of a finished run, on ``device``.
 
-    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. A person's own data are
+    ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. The user's data are
     where they were, or at ``data``.
     """
     for name in (EXPERIMENT, CHECKPOINT):
         if not (folder / name).exists():
             raise SnclError(f"{folder} is no run folder of sncl train: it has no {name}")
-    identity = read_json(folder / EXPERIMENT)
-    path = identity.pop(PATH, None) if isinstance(identity, dict) else None
+    identity = read_described(folder)
+    path = identity.pop(PATH, None)
     state, description = read_checkpoint(folder / CHECKPOINT)
     if description.get("experiment") != identity:
         raise SnclError(f"{folder / CHECKPOINT} belongs to another experiment than {folder / EXPERIMENT}")
@@ -91,11 +84,8 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
         raise SnclError(f"the run in {folder} is not finished; give the same sncl train command again to finish it")
     here = elsewhere(experiment, str(choose_device(device)))
     stream = make_stream(here, data)
-    manifest = result.get("manifest")
-    if not isinstance(manifest, dict) or not isinstance(result.get("accuracy"), dict):
-        raise SnclError(f"{folder / RESULT} is damaged; move it away to have it written again")
-    if manifest.get("data") != stream.source_fingerprint:
-        raise SnclError(f"{folder} was trained on other data than those found here; name their folder with --data")
+    if result.manifest.data != stream.source_fingerprint:
+        raise SnclError(f"{folder} was trained on other data than those found here; name their folder with `data`")
     learner = make_learner(here, stream)
     learner.restore_network(state, description["learner"])
     learner.settle()

@@ -1,22 +1,31 @@
-"""The settings each method runs with, by stream and memory: the table is ``defaults.toml`` beside this file."""
+"""The settings of a run: the usual ones, those shipped in ``defaults.toml``, those of a file, those given as text."""
 
 from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.methods.table import Value, entry
+from sncl.methods.method import Method
+from sncl.methods.table import Settings, Value, entry, make
+from sncl.networks.gating.mask import Mask
 
-Settings = dict[str, Value]
-Table = dict[str, dict[str, dict[str, Settings]]]
+MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
+MASKED = ("kl", "natural")  # gates with a mask to choose
+MASK_OF = " or ".join(f"gates={gates}" for gates in MASKED)
+DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
+
+TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
+USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
 
 
 @cache
-def table() -> Table:
+def defaults_table() -> DefaultsTable:
     """stream -> method -> memory, or "any" -> settings."""
     return tomllib.loads(files("sncl").joinpath("defaults.toml").read_text())
 
@@ -24,16 +33,73 @@ def table() -> Table:
 def defaults(stream: str, method: str, memory: int) -> Settings:
     """The settings that differ from the method's own for this stream; those of the nearest memory in the table.
 
-    A stream without a section, such as a person's own data, takes the section ``any``.
+    A stream without a section, such as the user's data, takes the section ``any``.
     """
-    row = table().get(stream, table()["any"]).get("sgd" if method == "joint" else method, {})
+    row = defaults_table().get(stream, defaults_table()["any"]).get("sgd" if method == "joint" else method, {})
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
 
 
+def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Settings:
+    """All settings a run of the method has, with the values of its ``row`` in the table of defaults.
+
+    Which there are depends on ``given`` choices: another policy of the gates than the row's starts from its usual
+    values.
+    """
+    found = entry(method)
+    chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}
+    settings = found.settings_with(chosen)
+    if settings.get("gates") in MASKED:
+        settings |= MASK
+    if any(row.get(key, found.settings[key]) != value for key, value in chosen.items()):
+        row = {key: value for key, value in row.items() if key not in MASK and not found.choice_of(key)}
+    return settings | row | chosen
+
+
+def make_method(name: str, settings: Settings) -> Method:
+    """The method with those of a run's settings that are its own."""
+    return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
+
+
+def make_mask(settings: Settings) -> Mask:
+    """What is closed in evaluation; where there is nothing to choose, the paper's mask."""
+    return Mask(float(settings.get("threshold", 0.0)), float(settings.get("compensate", 0.0)))
+
+
+def resolve(
+    stream: str, method: str, memory: int, usual: Settings, given: dict[str, str], tasks: int
+) -> tuple[Settings, Method]:
+    """All settings of a run, and the method made with them: what is ``given`` goes before what is shipped for the
+    stream, that before the method's own, and that before the ``usual`` ones of training."""
+    known = usual | known_settings(method, defaults(stream, method, memory), given)
+    if "parts" in known:
+        known["parts"] = tasks or known["parts"]  # the tasks that share the memory
+    for key in given:
+        owner = MASK_OF if key in MASK else entry(method).choice_of(key)
+        if key not in known and owner and "gates" in known:
+            raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; set `gates` too")
+    chosen = known | {key: parse(key, text, known) for key, text in given.items()}
+    make_mask(chosen)  # refuses values it cannot take
+    return chosen, make_method(method, chosen)
+
+
+def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:
+    """A value given as text, as the type the setting has; ``where`` it was given is named in errors."""
+    if key not in known:
+        raise SnclError(f"there is no setting {key!r} here; {where} takes {', '.join(sorted(known))}")
+    kind = type(known[key])
+    try:
+        value = kind(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("not finite")
+        return value
+    except ValueError as error:
+        raise SnclError(f"{where} {key}= takes a value like {known[key]!r}, not {text!r}") from error
+
+
 def read_settings(path: Path, stream: str, method: str, memory: int | None) -> dict[str, str]:
-    """The settings for this stream, method and memory in a file of the same form, as ``--set`` would give them.
+    """The settings for this stream, method and memory in a file of the same form, as text.
 
     Only the very memory, or "any": a file that was tuned for another one is no answer here.
     """
@@ -44,7 +110,7 @@ def read_settings(path: Path, stream: str, method: str, memory: int | None) -> d
         raise SnclError(f"cannot read the settings in {path}: {reason}") from error
     row = found.get(stream)
     row = row.get(method) if isinstance(row, dict) else None
-    kept = str(memory or 200) if entry(method).memory else "any"
+    kept = str(memory or MEMORY) if entry(method).memory else "any"
     row = row.get(kept, row.get("any")) if isinstance(row, dict) else None
     if not isinstance(row, dict):
         raise SnclError(f"{path} has no entry [{stream}] {method}.{kept}")

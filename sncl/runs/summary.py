@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sncl.methods.table import METHODS
+from sncl.runs.result import Result
 
 READOUT_TITLES = {"class_il": "Class-IL", "task_il": "Task-IL", "domain_il": "Domain-IL", "gcl": "GCL"}
 
@@ -27,47 +27,44 @@ def show(values: Iterable[float | None]) -> str:
 
 
 @dataclass(frozen=True)
-class Group:
+class SeedGroup:
     """The runs that differ in nothing but the seed."""
 
     stream: str
     method: str
     memory: int
-    results: tuple[dict[str, Any], ...]
+    results: tuple[Result, ...]
 
     @property
     def title(self) -> str:
         return METHODS[self.method].title
 
-    def values(self, measure: str) -> list[float | None]:
-        return [result[measure] for result in self.results]
-
     def accuracy(self, readout: str) -> list[float | None]:
-        return [result["accuracy"].get(readout) for result in self.results]
+        return [result.accuracy.get(readout) for result in self.results]
 
 
-def group(results: Iterable[dict[str, Any]]) -> list[Group]:
+def by_seeds(results: Iterable[Result]) -> list[SeedGroup]:
     """Collect results by stream, method and memory, in the order they come."""
-    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str, int], list[Result]] = {}
     for result in results:
-        found.setdefault((result["stream"], result["method"], result["memory"]), []).append(result)
-    return [Group(*key, tuple(members)) for key, members in found.items()]
+        found.setdefault((result.stream, result.method, result.memory), []).append(result)
+    return [SeedGroup(*key, tuple(members)) for key, members in found.items()]
 
 
-def readouts(results: Iterable[dict[str, Any]]) -> list[str]:
+def readouts(results: Iterable[Result]) -> list[str]:
     """The read-outs that occur in these results, in the usual order."""
-    present = {readout for result in results for readout in result["accuracy"]}
+    present = {readout for result in results for readout in result.accuracy}
     return [readout for readout in READOUT_TITLES if readout in present]
 
 
-def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def results_table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """Headings and cells: accuracy by read-out, forgetting, open neurons and time."""
     shown = readouts(results)
     headings = ["stream", "method", "memory", "seeds", *(READOUT_TITLES[readout] for readout in shown)]
     headings += ["forgetting", "open", "seconds"]
     cells = []
-    for row in group(results):
-        fractions = [value for value in row.values("active_fraction") if value is not None]
+    for row in by_seeds(results):
+        fractions = [result.active_fraction for result in row.results if result.active_fraction is not None]
         cells.append(
             [
                 row.stream,
@@ -75,9 +72,9 @@ def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
                 str(row.memory) if row.memory else "–",
                 str(len(row.results)),
                 *(show(row.accuracy(readout)) for readout in shown),
-                show(row.values("forgetting")),
+                show(result.forgetting for result in row.results),
                 f"{100 * statistics.fmean(fractions):.0f} %" if fractions else "–",
-                f"{statistics.fmean(result['seconds'] for result in row.results):.1f}",
+                f"{statistics.fmean(result.seconds for result in row.results):.1f}",
             ]
         )
     return headings, cells

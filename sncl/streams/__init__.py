@@ -1,1 +1,1 @@
-"""Data sets as streams: what is shown in which order, how an image becomes network input, how the files get here."""
+"""Data sets as streams of tasks: reading and fetching them, the order of samples, and transforms to network input."""

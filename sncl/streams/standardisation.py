@@ -1,22 +1,30 @@
-"""Features of any scale brought to mean 0 and deviation 1, by what the stream has shown of them so far."""
+"""Features of any scale brought to mean 0 and standard deviation 1, without a look at later data.
+
+A stream of the user's data is standardised once, by its first samples; a learner on a live stream updates mean and
+standard deviation with every batch.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from sncl.streams.stream import Stream
 from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields
 
-FARTHEST = 10.0  # deviations from the mean: an outlier counts no more than that
+FARTHEST = 10.0  # standard deviations from the mean: an outlier counts no more than that
+FIRST_PART = 10  # of a stream without tasks: one in so many samples
 
 
 class RunningScale(Transform):
-    """(x - mean) / deviation, with both over all rows that :meth:`update` was shown, for each feature.
+    """(x - mean) / standard deviation, with both over all samples that :meth:`update` was given, for each feature.
 
-    Features are those of a table, [rows, features]; images [rows, channels, ...] have one mean and deviation a channel.
-    A feature that has not varied so far is only centred. Rows of a memory are stored as they came and go through the
-    same scale as new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
+    Features are the columns of [samples, features], or the channels of images [samples, channels, ...]. A feature that
+    has not varied so far is only centred. Samples of a memory are stored as they came and go through the same scale as
+    new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
     (Chan, Golub and LeVeque, 1979), so a feature of 10^9 ± 1 keeps its digits; the result has the type ``dtype``.
     """
 
@@ -25,10 +33,10 @@ class RunningScale(Transform):
         self.rows = torch.zeros((), dtype=torch.float64, device=device)
         self.mean = torch.zeros(features, dtype=torch.float64, device=device)
         self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
-        self.factor = torch.ones_like(self.mean)  # one over the deviation
+        self.factor = torch.ones_like(self.mean)  # one over the standard deviation
 
     def update(self, x: Tensor) -> None:
-        """Count these rows in. Values change in place, for whoever holds them."""
+        """Include these samples. Tensors change in place."""
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
         mean = values.mean(0)
         total = self.rows + len(values)
@@ -41,8 +49,8 @@ class RunningScale(Transform):
     def _rescale(self) -> None:
         rows = self.rows.clamp(min=1)
         variance = self.squares / rows
-        still = variance <= (rows * self.mean * torch.finfo(torch.float64).eps).square()  # rounding of a constant
-        self.factor.copy_(torch.where(still, 1.0, variance.rsqrt()))
+        constant = variance <= (rows * self.mean * torch.finfo(torch.float64).eps).square()  # up to rounding
+        self.factor.copy_(torch.where(constant, 1.0, variance.rsqrt()))
 
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
         return self.eval(x)
@@ -60,3 +68,27 @@ class RunningScale(Transform):
         self.mean.copy_(state["mean"])
         self.squares.copy_(state["squares"])
         self._rescale()
+
+
+def standardise(stream: Stream) -> Stream:
+    """The stream with mean 0 and standard deviation 1 in each column, or each channel of an image, as float32.
+
+    Only the samples that the first task trains on are looked at or, of a stream without tasks, its first tenth: for
+    mean and standard deviation, and for which columns hold nothing but 0 and 1. Those columns stay as they are. A
+    value further than 10 standard deviations away is moved there.
+    """
+    first = stream.phases[0].rows
+    if stream.sizes is not None:
+        first = first[: max(len(first) // FIRST_PART, 2)]
+    x = stream.x[first].double()
+    axes = [0, *range(2, x.dim())]
+    mean, deviation = x.mean(axes, keepdim=True), x.std(axes, keepdim=True, correction=0)
+    deviation[deviation == 0] = 1
+    if x.dim() == 2:
+        binary = ((x == 0) | (x == 1)).all(0, keepdim=True)
+        mean, deviation = mean.masked_fill(binary, 0), deviation.masked_fill(binary, 1)
+
+    def scaled(values: Tensor) -> Tensor:
+        return ((values.double() - mean) / deviation).clamp(-FARTHEST, FARTHEST).float()
+
+    return replace(stream, x=scaled(stream.x), test_x=scaled(stream.test_x))

@@ -1,8 +1,8 @@
-"""A stream: which rows of a data set come in which order, under which pixel map, and how they are tested.
+"""A stream: which samples of a data set come in which order, under which pixel map, and which are tested.
 
-A stream holds one data set and says what to show of it. A *phase* (a task, in the usual benchmarks) is a list of
-(row, domain) pairs; a domain is a pixel map (a permutation, a rotation) that is applied when a batch is made, so
-twenty permuted tasks cost no more memory than one. The order of every epoch is a pure function of
+A stream holds one data set and the order in which it is shown. A *phase* (a task, in the usual benchmarks) is a list of
+(row, domain) pairs: the index of a sample, and a pixel map (a permutation, a rotation) that is applied when a batch is
+made, so twenty permuted tasks cost no more memory than one. The order of every epoch is a pure function of
 (seed, task, epoch), so a run can be continued from any batch.
 """
 
@@ -24,7 +24,7 @@ Scenario = Literal["class-il", "domain-il", "general"]
 
 
 class Phase(NamedTuple):
-    """What one task shows: rows of the data set and the domain (pixel map) of each, both int64 [n]."""
+    """One task: indices of samples in the data set and the domain (pixel map) of each, both int64 [samples]."""
 
     rows: Tensor
     domains: Tensor
@@ -34,12 +34,11 @@ class Phase(NamedTuple):
 class Stream:
     """One benchmark under one seed, ready to be fed to a learner.
 
-    ``x`` and ``test_x`` are uint8 [rows, channels, height, width] or, of a person's own data, float32 of any ``shape``;
-    ``maps`` is int64 [domains, height * width] or None where images are shown as they are; ``groups`` is bool
+    ``x`` and ``test_x`` are uint8 [samples, channels, height, width] or, for user data, float32 [samples, *shape];
+    ``maps`` is int64 [domains, height * width], or None where images are shown as they are; ``groups`` is bool
     [test tasks, classes], the classes of each test task, for the Task-IL read-out; ``sizes`` are the batch sizes of a
-    stream whose order is fixed; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
-    ``mapped`` data set is a file larger than one would like to hold: it stays on the host and only batches go to the
-    device.
+    stream with a fixed order; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
+    ``mapped`` data set is a memory-mapped file: it stays on the host, and only batches go to the device.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Stream:
         return self.scenario != "general" and not self.joined
 
     def positions(self, task: int, epoch: int) -> list[Tensor]:
-        """The batches of one epoch, as positions into the phase: every row once, the last short batch kept."""
+        """The batches of one epoch, as positions in the phase: every sample once, the last short batch kept."""
         count = len(self.phases[task].rows)
         if self.sizes is not None:
             return list(torch.split(torch.arange(count, device=self.x.device), list(self.sizes)))
@@ -133,11 +132,11 @@ class Stream:
 
     @cached_property
     def _blanks(self) -> bool:
-        """Whether a pixel map leaves places blank: a rotation does, a permutation does not."""
+        """Whether a pixel map leaves pixels blank: a rotation does, a permutation does not."""
         return self.maps is not None and int(self.maps.max()) == math.prod(self.shape[1:])
 
     @cached_property
     def _domains(self) -> tuple[int | None, ...]:
-        """The domain of a phase that has only one, so that a batch of it needs one pixel map and not one per row."""
-        single = (torch.unique(phase.domains).tolist() for phase in self.phases)
-        return tuple(found[0] if len(found) == 1 else None for found in single)
+        """The domain of a phase that has only one, so that a batch of it needs one pixel map and not one per sample."""
+        domains = (torch.unique(phase.domains).tolist() for phase in self.phases)
+        return tuple(several[0] if len(several) == 1 else None for several in domains)

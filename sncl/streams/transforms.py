@@ -22,16 +22,16 @@ IMAGE_AXES = 4
 
 
 def remap(x: Tensor, pixels: Tensor, blanks: bool = True) -> Tensor:
-    """Put pixel ``pixels[..., p]`` of each image at place ``p``; the value ``height * width`` stands for blank (0).
+    """Put pixel ``pixels[..., p]`` of each image at position ``p``; the value ``height * width`` stands for blank (0).
 
-    ``x`` is [rows, channels, height, width]; ``pixels`` is [height * width] (one map for all rows) or
-    [rows, height * width] (one for each). ``blanks=False`` promises that no place is blank, as in a permutation.
+    ``x`` is [samples, channels, height, width]; ``pixels`` is [height * width] (one map for all samples) or
+    [samples, height * width] (one for each). ``blanks=False`` promises that no pixel is blank, as in a permutation.
     """
-    flat = x.flatten(2)  # [rows, channels, pixels]
+    flat = x.flatten(2)  # [samples, channels, pixels]
     if blanks:
         flat = torch.nn.functional.pad(flat, (0, 1))  # the last one blank
-    places = pixels if pixels.dim() == 1 else pixels[:, None]
-    return flat.gather(2, places.expand(x.shape[0], x.shape[1], -1)).reshape(x.shape)
+    index = pixels if pixels.dim() == 1 else pixels[:, None]
+    return flat.gather(2, index.expand(x.shape[0], x.shape[1], -1)).reshape(x.shape)
 
 
 def rotation_map(angles: Tensor, height: int, width: int) -> Tensor:
@@ -68,7 +68,7 @@ def _fixed(value: Tensor) -> Tensor:
 class Transform(ABC):
     """How a stored image becomes network input, in training (with random numbers) and in evaluation (without).
 
-    The random numbers come from outside, ``randoms`` of them for each row, so that a transform has no state and the
+    The random numbers come from outside, ``randoms`` of them for each sample, so that a transform has no state and the
     same numbers give the same result on every device.
     """
 
@@ -76,7 +76,7 @@ class Transform(ABC):
 
     @abstractmethod
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
-        """The training form of ``x`` [rows, channels, height, width]; ``uniform`` [rows, randoms] lies in [0, 1)."""
+        """The training form of ``x`` [samples, channels, height, width]; ``uniform`` [samples, randoms]: in [0, 1)."""
 
     @abstractmethod
     def eval(self, x: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class CropFlip(Transform):
     """A random crop out of the zero-padded image, a horizontal flip half of the time, then normalisation.
 
     The padding is black, not average: zeros are put in before ``(x / 255 - mean) / std``. The three random numbers of
-    a row choose the vertical shift, the horizontal shift (both in ``-padding .. padding``) and the flip.
+    a sample choose the vertical shift, the horizontal shift (both in ``-padding .. padding``) and the flip.
     """
 
     randoms: ClassVar[int] = 3
@@ -139,11 +139,11 @@ class CropFlip(Transform):
         height, width = x.shape[2:]
         steps = 2 * self.padding + 1
         uniform = upload(uniform, x.device)
-        shift = (uniform[:, :2] * steps).long().clamp(max=steps - 1) - self.padding  # [rows, 2]
+        shift = (uniform[:, :2] * steps).long().clamp(max=steps - 1) - self.padding  # [samples, 2]
         column = torch.arange(width, device=x.device)
-        column = torch.where(uniform[:, 2:] < 0.5, width - 1 - column, column)  # [rows, width]
-        column = (column + shift[:, 1:])[:, None, :]  # [rows, 1, width]
-        row = (torch.arange(height, device=x.device) + shift[:, :1])[:, :, None]  # [rows, height, 1]
+        column = torch.where(uniform[:, 2:] < 0.5, width - 1 - column, column)  # [samples, width]
+        column = (column + shift[:, 1:])[:, None, :]  # [samples, 1, width]
+        row = (torch.arange(height, device=x.device) + shift[:, :1])[:, :, None]  # [samples, height, 1]
         inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
         pixels = torch.where(inside, row * width + column, height * width).flatten(1)
         return self.eval(remap(x, pixels))
@@ -153,7 +153,7 @@ class CropFlip(Transform):
         return (x.float() / 255 - mean) / std
 
     def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Mean and deviation on the device, copied there once: a step under a CUDA graph may not copy from the host."""
+        """Mean and std on the device, copied there once: a step under a CUDA graph may not copy from the host."""
         if device not in self._constants:
             mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (self.mean, self.std))
             self._constants[device] = (mean, std)

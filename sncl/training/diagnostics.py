@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sncl.networks.gating.gate import Gate, gates, open_neurons
+from sncl.networks.gating.attach import gates, open_neurons
+from sncl.networks.gating.gate import Gate
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
@@ -27,7 +28,9 @@ def probe(learner: Learner, stream: Stream, learned: range) -> dict[str, Any]:
         found["memory_by_class"] = classes.tolist()
         if stream.scenario == "class-il":  # elsewhere every task has all classes, and a sample does not tell its task
             found["memory_by_task"] = (stream.groups.cpu().long() @ classes).tolist()
-    if layers := open_neurons(learner.net.body):
+    with learner.predicting():
+        layers = open_neurons(learner.net.body)
+    if layers:
         found["open_neurons"] = {name: [int(layer.sum()), len(layer)] for name, layer in layers.items()}
         found["neuron_use"] = neuron_use([responses(learner, stream, task) for task in learned])
     return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import Row, mean
-from sncl.networks.gating.gate import open_neurons, unmasked
+from sncl.networks.gating.attach import open_neurons, unmasked
 from sncl.streams.stream import Stream
 from sncl.training.learner import Learner
 
@@ -64,7 +66,7 @@ def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readou
     variants: dict[str, AbstractContextManager[None]] = {}
     if learner.ema:
         variants["as_trained"] = learner.as_trained()
-    if not all(bool(layer.all()) for layer in open_neurons(learner.net).values()):
+    if not all(bool(layer.all()) for layer in open_when_predicting(learner).values()):
         variants["unmasked"] = unmasked(learner.net)
     found: dict[str, dict[Readout, float]] = {}
     for name, variant in variants.items():
@@ -74,12 +76,18 @@ def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readou
     return found
 
 
+def open_when_predicting(learner: Learner) -> dict[str, Tensor]:
+    """Which neurons of the network that predicts are open, by layer: bool [channels]."""
+    with learner.predicting():
+        return open_neurons(learner.net)
+
+
 def open_fraction(learner: Learner) -> float | None:
     """The fraction of all gated neurons that is open; None where there are no gates."""
-    layers = list(open_neurons(learner.net).values())
+    layers = list(open_when_predicting(learner).values())
     return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers) if layers else None
 
 
 def open_by_layer(learner: Learner) -> dict[str, float] | None:
     """The fraction of each gated layer's neurons that is open; None where there are no gates."""
-    return {name: float(layer.float().mean()) for name, layer in open_neurons(learner.net).items()} or None
+    return {name: float(layer.float().mean()) for name, layer in open_when_predicting(learner).items()} or None

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.methods.table import make
+from sncl.networks.gating.attach import set_mask
+from sncl.networks.gating.mask import Mask
 from sncl.networks.output import widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Identity, Transform, eval_input, training_input
@@ -60,7 +62,8 @@ class Learner:
     and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
 
     ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
-    (0.999: about a thousand steps). Training does not change.
+    (0.999: about a thousand steps). ``mask`` says which neurons that gates have closed are silent in evaluation, see
+    :class:`sncl.networks.gating.mask.Mask`; :attr:`mask` may be set to another at any time. Neither changes training.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Learner:
         precision: str = "auto",
         engine: str = "auto",
         ema: float = 0.0,
+        mask: Mask | None = None,
         grow: bool = False,
     ) -> None:
         assembly.check_numbers(net, replay, lr)
@@ -87,17 +91,19 @@ class Learner:
         self.body = assembly.on_device(net, self.device)
         self.transform = transform or Identity()
         self.lr, self.replay, self.grows = lr, replay, grow
-        self._choose_prediction(ema)
+        self._choose_prediction(ema, mask or Mask())
         self._choose_execution(precision, engine, optimizer)
         self.random = assembly.make_random(seed, self.method, self.device)
         self.memory = assembly.make_memory(memory, self.method, self.device)
         self._replay = Replay(self.memory, self.method, replay, self.transform.randoms, self.random)
         self._begin()
 
-    def _choose_prediction(self, ema: float) -> None:
+    def _choose_prediction(self, ema: float, mask: Mask) -> None:
         """What predictions are made with; training does not depend on it."""
         check_ema(ema, self.method)
         self.ema = ema
+        self._mask = mask
+        self.tracks_moments = mask.compensate > 0
         self._predicts_with_ema = True  # where there is one
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
@@ -131,6 +137,17 @@ class Learner:
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
         return self.ready.net
+
+    @property
+    def mask(self) -> Mask:
+        """Which neurons are closed in evaluation; one trained network can be scored under many masks."""
+        return self._mask
+
+    @mask.setter
+    def mask(self, mask: Mask) -> None:
+        if self._ready is not None:
+            set_mask(self.net, mask)
+        self._mask = mask
 
     def learn(self, x: Samples, y: Labels) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name.

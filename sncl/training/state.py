@@ -90,6 +90,7 @@ def _kind(learner: Learner) -> dict[str, Any]:
         "method": type(learner.method).__name__,
         "memory": learner.memory.capacity if learner.memory is not None else 0,
         "ema": learner.ema,
+        "tracks_moments": learner.tracks_moments,
     }
 
 

@@ -19,7 +19,7 @@ import torch
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import Matrix, Row, forgetting, mean
-from sncl.networks.gating.gate import gates
+from sncl.networks.gating.attach import gates
 from sncl.training.learner import Learner
 
 FLUSH_SECONDS = 10  # until TensorBoard can see what was written
@@ -98,8 +98,8 @@ class Board:
         for readout, matrix in matrices.items():
             if (lost := forgetting(matrix)) is not None:
                 self.writer.add_scalar(f"forgetting/{readout}", lost, step)
-        with torch.no_grad():
-            found = {name: (gate.log_lambda().cpu(), gate.is_open().cpu()) for name, gate in gates(learner.net.body)}
+        with torch.no_grad(), learner.predicting():
+            found = {name: (gate.log_lambda.cpu(), gate.is_open().cpu()) for name, gate in gates(learner.net.body)}
         for name, (log_lambda, is_open) in found.items():
             self.writer.add_scalar(f"open neurons/{name}", int(is_open.sum()), step)
             self.writer.add_histogram(f"log lambda/{name}", log_lambda, step)

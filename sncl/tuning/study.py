@@ -10,12 +10,10 @@ knows locks.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,19 +21,19 @@ from typing import Any, NamedTuple
 
 import optuna
 from filelock import FileLock, Timeout
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
-from sncl.runs.experiment import perform
-from sncl.runs.settings import Settings
+from sncl.methods.table import Settings
+from sncl.runs.perform import perform
 from sncl.runs.summary import spread
 from sncl.training.events import Moment, Watch, sparingly
-from sncl.tuning.search import Choices, Range, Search, Trial, ranking, rounded, write_files
+from sncl.tuning.files import write_files
+from sncl.tuning.journal import STUDY_NAME, open_journal
+from sncl.tuning.sampling import RoundingSampler, distribution
+from sncl.tuning.search import Search
+from sncl.tuning.trial import Trial, ranking
 
-NAME = "sncl tune"
 STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -44,16 +42,14 @@ STATES = {
     TrialState.WAITING: "waiting",
 }
 ATTEMPTS = 5  # at parameters whose process was killed: they may be what kills it
-TRIALS_BEFORE_PRUNING = 5
-TASKS_BEFORE_PRUNING = 1
 PATIENCE = 0.3  # seconds until a worker looks again whether there is a trial to take
 
-Report = Callable[["Standing"], None]
-Progress = Callable[[str, Moment], None]  # a seed of a trial, and how far it is
+StudyReport = Callable[["Standing"], None]
+TrialProgress = Callable[[str, Moment], None]  # a seed of a trial, and how far it is
 
 
 @dataclass(frozen=True)
-class Job:
+class StudyJob:
     """A study, as every process that joins it is told: what is searched, where it is kept, how many trials it has."""
 
     search: Search
@@ -72,85 +68,17 @@ class Standing(NamedTuple):
     moment: Moment | None = None
 
 
-class JournalLock(JournalFileOpenLock):
-    """The study's own lock in place of Optuna's, which stays for half a minute behind a process that was killed."""
-
-    def __init__(self, lock: FileLock) -> None:
-        self.lock = lock
-
-    def acquire(self) -> bool:
-        self.lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self.lock.release()
-
-
-class RoundingSampler(optuna.samplers.TPESampler):
-    """Optuna's usual sampler, with two significant digits, so that it learns from what was run."""
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        drawn = super().sample_relative(study, trial, search_space)
-        return {name: within(value, search_space[name]) for name, value in drawn.items()}
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        drawn = super().sample_independent(study, trial, param_name, param_distribution)
-        return within(drawn, param_distribution)
-
-
-class LatestMedianPruner(optuna.pruners.MedianPruner):
-    """Stops a trial whose latest value lies below the median of the others after the same task.
-
-    Optuna's own compares a trial's best value so far. On a stream that is the one after the first task, from which the
-    average only falls, so nothing would ever be stopped.
-    """
-
-    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        latest = copy(trial)
-        latest.intermediate_values = dict(sorted(trial.intermediate_values.items())[-1:])
-        return super().prune(study, latest)
-
-
-def within(value: Any, where: BaseDistribution) -> Any:
-    """A drawn number, rounded, and not over the ends of its range."""
-    return min(max(rounded(value), where.low), where.high) if isinstance(where, FloatDistribution) else value
-
-
-def distribution(where: Range | Choices) -> BaseDistribution:
-    if isinstance(where, Choices):
-        return CategoricalDistribution(where.values)
-    if isinstance(where.low, int) and isinstance(where.high, int):
-        return IntDistribution(where.low, where.high, log=where.log)
-    return FloatDistribution(where.low, where.high, log=where.log)
-
-
 class Study:
     """One worker's hold on a study; every thread and every process has its own."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: StudyJob) -> None:
         self.job, self.search = job, job.search
         self.distributions = {key: distribution(where) for key, where in job.search.space.items()}
         self.running = job.storage.with_name(job.storage.name + ".running")
         job.storage.parent.mkdir(parents=True, exist_ok=True)
         self.lock = FileLock(job.storage.with_name(job.storage.name + ".lock"))
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
         with self.lock:
-            mend(job.storage)
-            try:
-                self.storage = JournalStorage(JournalFileBackend(str(job.storage), JournalLock(self.lock)))
-                self.study = optuna.create_study(
-                    storage=self.storage,
-                    pruner=LatestMedianPruner(TRIALS_BEFORE_PRUNING, TASKS_BEFORE_PRUNING),
-                    study_name=NAME,
-                    direction="maximize",
-                    load_if_exists=True,
-                )
-            except (ValueError, KeyError, TypeError, AssertionError) as error:
-                raise SnclError(f"{job.storage} is damaged; choose another --storage to start over") from error
+            self.storage, self.study = open_journal(job.storage, self.lock)
             if "identity" not in self.study.user_attrs:
                 if not self.study.trials:
                     self.study.enqueue_trial(job.search.default(), {"default": True})
@@ -164,7 +92,7 @@ class Study:
             if here.get(key) != there.get(key):
                 raise SnclError(
                     f"{self.job.storage} holds another study: {key} is {there.get(key, 'not there')}, and here it is "
-                    f"{here.get(key, 'not there')}; choose another --storage, or ask for what it was made with"
+                    f"{here.get(key, 'not there')}; choose another `storage`, or ask for what it was made with"
                 )
 
     def trials(self) -> list[Trial]:
@@ -176,7 +104,7 @@ class Study:
                 Trial(
                     number=each.number,
                     state=STATES[each.state],
-                    params=parameters(each),
+                    params=params_of(each),
                     scores=outcome.get("scores", []),
                     seconds=outcome.get("seconds"),
                     reason=outcome.get("reason"),
@@ -201,7 +129,7 @@ class Study:
     def write(self) -> None:
         write_files(self.search, self.trials(), self.job.trials, self.job.out)
 
-    def work(self, report: Report) -> None:
+    def work(self, report: StudyReport) -> None:
         """Take one trial after the other until enough are finished, whoever finishes them."""
         while (standing := self.standing()).finished < self.job.trials:
             report(standing)
@@ -209,7 +137,7 @@ class Study:
             if trial is None:
                 time.sleep(PATIENCE)  # others work on the last ones, and may be killed
             else:
-                self.perform(trial, partial(tell, report, standing))
+                self.perform(trial, partial(report_trial, report, standing))
         report(standing)
 
     def take(self) -> optuna.Trial | None:
@@ -240,12 +168,12 @@ class Study:
         trial = self.study.get_trials(deepcopy=False)[number]
         if attempt <= ATTEMPTS:
             notes = {"attempt": attempt, "default": trial.user_attrs.get("default", False)}
-            self.study.enqueue_trial(parameters(trial), notes)
+            self.study.enqueue_trial(params_of(trial), notes)
         self.end(number, TrialState.FAIL, {"reason": reason})
 
     def end(self, number: int, state: TrialState, outcome: dict[str, Any], value: float | None = None) -> None:
         """Store what came of a trial and remove its files. Needs the lock of the study."""
-        study = self.storage.get_study_id_from_name(NAME)
+        study = self.storage.get_study_id_from_name(STUDY_NAME)
         trial = self.storage.get_trial_id_from_study_id_trial_number(study, number)
         self.storage.set_trial_user_attr(trial, "outcome", outcome)
         self.study.tell(number, value, state=state)
@@ -253,7 +181,7 @@ class Study:
         (self.running / f"trial-{number}.lock").unlink(missing_ok=True)
         self.write()
 
-    def perform(self, trial: optuna.Trial, report: Progress) -> None:
+    def perform(self, trial: optuna.Trial, report: TrialProgress) -> None:
         """Run a trial and store what comes of it. One that diverges counts as pruned, so that the sampler avoids it."""
         begun = time.monotonic()
         scores: list[float] = []
@@ -275,7 +203,7 @@ class Study:
         finally:
             self.own.release()
 
-    def score(self, trial: optuna.Trial, scores: list[float], report: Progress) -> str | None:
+    def score(self, trial: optuna.Trial, scores: list[float], report: TrialProgress) -> str | None:
         """Append the final validation accuracy of each seed, by the first read-out; what there is to say about it."""
         params = dict(trial.params)
         for earlier in self.trials():
@@ -295,30 +223,19 @@ class Study:
 
             folder = self.running / f"trial-{trial.number}" / f"seed-{seed}"
             result = perform(self.search.experiment(params, seed), folder, self.job.data, watch)
-            scores.append(next(iter(result["accuracy"].values())))
+            scores.append(next(iter(result.accuracy.values())))
         return None
 
 
-def tell(report: Report, standing: Standing, trial: str, moment: Moment) -> None:
+def report_trial(report: StudyReport, standing: Standing, trial: str, moment: Moment) -> None:
     report(standing._replace(trial=trial, moment=moment))
 
 
-def parameters(trial: FrozenTrial) -> Settings:
+def params_of(trial: FrozenTrial) -> Settings:
     """The values of the searched settings: those it was queued with, or those that were drawn."""
     return dict(trial.system_attrs.get("fixed_params", {})) | dict(trial.params)
 
 
-def mend(journal: Path) -> None:
-    """Refuse a file that is something else, and cut off a last line that was not written to its end."""
-    if not journal.exists():
-        return
-    content = journal.read_bytes()
-    if content and not content.startswith(b'{"op_code"'):
-        raise SnclError(f"{journal} is not a journal of sncl tune; choose another --storage")
-    if content and not content.endswith(b"\n"):
-        os.truncate(journal, content.rfind(b"\n") + 1)
-
-
-def take_trials(job: Job, report: Report) -> None:
+def take_trials(job: StudyJob, report: StudyReport) -> None:
     """What one worker does, in a process or thread of its own."""
     Study(job).work(report)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import Sncl
 
-from sncl import commands
+from sncl.cli import pictures
+from sncl.runs import loading
 
 FEW: dict[str, list[str]] = {
     "perturbation": ["--rows", "60", "--draws", "2", "--absolute", "0,0.1", "--relative", "0,0.5"],
@@ -88,7 +89,7 @@ def test_errors_are_one_line(analyze: Sncl, runs: Path, tmp_path: Path, monkeypa
         done = analyze(*command)
         assert (done.code, done.out) == (2, ""), words
         assert done.err.startswith("error: ") and done.err.count("\n") == 1 and words in done.err, done.err
-    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     done = analyze("fisher", folder, "--picture", "found.png")
     assert (done.code, done.err) == (2, "error: drawing needs matplotlib: pip install sncl[plots]\n")
 
@@ -97,7 +98,7 @@ def test_ctrl_c_writes_nothing(analyze: Sncl, runs: Path, monkeypatch: pytest.Mo
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "load_run", interrupt)
+    monkeypatch.setattr(loading, "load_run", interrupt)
     done = analyze("fisher", runs / "er-0", "--out", "found.json")
     assert (done.code, done.err) == (130, "stopped; nothing was written\n")
     assert not (tmp_path / "found.json").exists()

@@ -56,7 +56,7 @@ def test_what_cannot_be_embedded(plain: Trained) -> None:
         tsne(plain, task=4)
     with pytest.raises(SnclError, match="all tasks at once"):
         tsne(replace(plain, stream=plain.stream.joint()), task=2)
-    with pytest.raises(SnclError, match="at least 5 rows"):
+    with pytest.raises(SnclError, match="at least 5 samples"):
         embed(torch.randn(3, 2), seed=0)
     with pytest.raises(SnclError, match="the same"):
         embed(torch.ones(30, 2), seed=0)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from sncl.analysis import fisher as module
 from sncl.analysis.fisher import fisher, leading_eigenvalues, times_fisher, traces
-from sncl.networks.gating.gate import attach_gates
+from sncl.networks.gating.attach import attach_gates
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
 from sncl.runs.loading import Trained
@@ -54,7 +54,7 @@ def test_traces_are_those_of_a_loop_over_rows(gated: bool, numbers: int, monkeyp
     assert torch.allclose(found.plain, gradients.square().sum(1))
     flat = torch.cat([p.detach().flatten() for p in net.body.parameters()])
     of_gates = torch.cat(
-        [torch.full((p.numel(),), name.endswith(("mu", "log_spread"))) for name, p in net.body.named_parameters()]
+        [torch.full((p.numel(),), name.endswith(("mu", "log_variance"))) for name, p in net.body.named_parameters()]
     )
     assert int(of_gates.sum()) == 10 * gated
     scaled = (gradients * flat).square()

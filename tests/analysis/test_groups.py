@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sncl.analysis.groups import group
+from sncl.analysis.groups import by_seed
 from sncl.errors import SnclError
 
 
@@ -17,7 +17,7 @@ def made(method: str, seed: int, value: Any, stream: str = "rot-mnist", memory: 
 
 def test_seeds_are_averaged_wherever_numbers_lie() -> None:
     first, second = {"a": 1.0, "b": [1, {"c": None}], "d": 7}, {"a": 3.0, "b": [2, {"c": 4.0}, 9]}
-    (found,) = group([made("er", 0, first), made("er", 1, second)])
+    (found,) = by_seed([made("er", 0, first), made("er", 1, second)])
     assert found.as_json() == {
         "title": "ER",
         "seeds": [0, 1],
@@ -30,12 +30,12 @@ def test_seeds_are_averaged_wherever_numbers_lie() -> None:
 
 def test_titles_say_what_differs() -> None:
     runs = [made("er", 0, {}, lr=0.1), made("er", 0, {}, lr=0.2), made("er", 0, {}, lr=0.1, memory=500)]
-    titles = [each.title for each in group([*runs, made("derpp", 0, {}, lr=0.3)])]
+    titles = [each.title for each in by_seed([*runs, made("derpp", 0, {}, lr=0.3)])]
     assert titles == ["ER memory=200 lr=0.1", "ER memory=200 lr=0.2", "ER memory=500 lr=0.1", "DER++"]
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(SnclError, match="er/0 and er/0 are the same experiment"):
-        group([made("er", 0, {}), made("er", 1, {}), made("er", 0, {})])
+        by_seed([made("er", 0, {}), made("er", 1, {}), made("er", 0, {})])
     with pytest.raises(SnclError, match="different streams"):
-        group([made("er", 0, {}), made("er", 0, {}, stream="perm-mnist")])
+        by_seed([made("er", 0, {}), made("er", 0, {}, stream="perm-mnist")])

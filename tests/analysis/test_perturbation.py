@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from sncl.analysis.perturbation import direction, moved, perturbation, weights
-from sncl.analysis.rows import TrainingRows
+from sncl.analysis.samples import TrainingSamples
 from sncl.errors import SnclError
 from sncl.runs.loading import Trained
 
@@ -19,7 +19,7 @@ def test_without_noise_it_is_the_runs_accuracy_and_the_weights_come_back_bit_for
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert set(found["measures"]) == {"absolute", "relative", "relative_gates"}
     for points in found["measures"].values():
-        for readout, stored in gated.result["accuracy"].items():
+        for readout, stored in gated.result.accuracy.items():
             assert points[0][f"accuracy/{readout}"] == stored
             assert points[1][f"accuracy/{readout}"] != stored
         assert points[1]["train_loss"] > points[0]["train_loss"]
@@ -34,7 +34,7 @@ def test_the_losses_are_those_of_the_moved_network(plain: Trained) -> None:
     assert set(found["measures"]) == {"absolute", "relative"}
     net = plain.learner.net.body.eval()
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
-    rows = list(TrainingRows(plain.stream, 50, 4))
+    rows = list(TrainingSamples(plain.stream, 50, 4))
     x, y = (torch.cat(parts) for parts in zip(*rows, strict=True))
     for kind, size in (("absolute", 0.1), ("relative", 0.3)):
         with torch.no_grad():
@@ -62,9 +62,9 @@ def test_what_the_noise_goes_on(gated: Trained, plain: Trained) -> None:
     absolute, relative, gates = (
         set(weights(gated.learner.net.body, kind)) for kind in ("absolute", "relative", "relative_gates")
     )
-    spreads = {name for name in everything if name.endswith("log_spread")}
-    assert len(spreads) == 2
-    assert absolute == gates == everything - spreads
+    lambdas = {name for name in everything if name.endswith(("log_lambda", "log_variance"))}
+    assert len(lambdas) == 2
+    assert absolute == gates == everything - lambdas
     assert {name.rpartition(".")[2] for name in absolute - relative} == {"mu"}
     for kind in ("absolute", "relative"):
         assert relative == set(weights(plain.learner.net.body, kind))

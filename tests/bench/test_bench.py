@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
+from command_line import Sncl
 
-from sncl import cli
-from sncl.bench import measure as bench
+from sncl.bench import single, subjects, suite
 from sncl.errors import SnclError
 from sncl.memory.admission import Reservoir
 from sncl.memory.memory import Memory
@@ -19,24 +17,17 @@ KEYS = ["device", "stream", "method", "memory", "runs", "ms_per_step", "bound_ms
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One method, few images and one round. A worker of several runs is a process of its own and has them all."""
-    for name, value in {
-        "METHODS": ("derpp",),
-        "MEMORIES": (20, 150),
-        "RUNS": (1, 2),
-        "ROUNDS": 1,
-        "SHAPES": {"perm-mnist": ((1, 28, 28), 600, 100, 10)},
-    }.items():
-        monkeypatch.setattr(bench, name, value)
+    shapes = {"perm-mnist": ((1, 28, 28), 600, 100, 10)}
+    monkeypatch.setattr(suite, "MEASURED_METHODS", ("derpp",))
+    monkeypatch.setattr(suite, "MEMORIES", (20, 150))
+    monkeypatch.setattr(suite, "RUNS", (1, 2))
+    monkeypatch.setattr(suite, "SHAPES", shapes)
+    monkeypatch.setattr(subjects, "SHAPES", shapes)
+    monkeypatch.setattr(single, "TIMINGS", 1)
 
 
-def test_the_json_has_a_row_for_every_memory_and_number_of_runs(
-    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["sncl", "bench", "--device", "cpu", "--stream", "perm-mnist", "--json"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    result = json.loads(capsys.readouterr().out)
+def test_the_json_has_a_row_for_every_memory_and_number_of_runs(small: None, sncl: Sncl) -> None:
+    result = sncl("bench", "--device", "cpu", "--stream", "perm-mnist", "--json").json()
     assert [list(row) for row in result["rows"]] == [KEYS] * 3
     assert [(row["memory"], row["runs"]) for row in result["rows"]] == [(20, 1), (150, 1), (20, 2)]
     for row in result["rows"]:
@@ -50,30 +41,25 @@ def test_the_json_has_a_row_for_every_memory_and_number_of_runs(
     assert outside["percent"] == pytest.approx(100 * parts / (parts + outside["steps_s"]))
 
 
-def test_the_table_is_for_people(
-    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(bench, "RUNS", (1,))
-    monkeypatch.setattr("sys.argv", ["sncl", "bench", "--device", "cpu"])
-    with pytest.raises(SystemExit):
-        cli.main()
-    printed = capsys.readouterr().out
+def test_the_table_is_for_people(small: None, monkeypatch: pytest.MonkeyPatch, sncl: Sncl) -> None:
+    monkeypatch.setattr(suite, "RUNS", (1,))
+    printed = sncl("bench", "--device", "cpu").out
     assert all(heading in printed for heading in ("ms a step", "bound, ms", "images/s", "peak MB", "outside steps"))
 
 
 def test_a_stream_of_unknown_shape_is_refused() -> None:
     with pytest.raises(SnclError, match="bench knows the shapes of perm-mnist and seq-cifar10, not of 'rot-mnist'"):
-        bench.bench("cpu", ("rot-mnist",))
+        suite.bench("cpu", ("rot-mnist",))
 
 
 def test_a_method_that_is_not_measured_is_refused() -> None:
     with pytest.raises(SnclError, match="bench measures er, derpp, sncl, not 'gem'"):
-        bench.bench("cpu", methods=("gem",))
+        suite.bench("cpu", methods=("gem",))
 
 
 def test_a_filled_memory_is_full_and_in_mid_stream() -> None:
     memory = Memory(7, Reservoir())
     memory.admit({"x": torch.tensor([1, 2, 3])}, torch.rand(3, 3, dtype=torch.float64))
-    bench.fill(memory, seen=1000)
+    subjects.fill(memory, seen=1000)
     assert memory.content()["x"].tolist() == [1, 2, 3, 1, 2, 3, 1]
     assert memory.count.seen == 1000

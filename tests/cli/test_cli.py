@@ -19,9 +19,12 @@ import pytest
 import torch
 from command_line import Done, Sncl
 
-from sncl import commands
-from sncl.runs.experiment import make_stream, perform, plan
-from sncl.runs.summary import table
+from sncl.cli import demo
+from sncl.runs.build import make_stream
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.runs.result import Result
+from sncl.runs.summary import results_table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.events import Moment
@@ -256,7 +259,7 @@ def test_the_table_shows_every_word_even_in_a_pipe(sncl: Sncl, tmp_path: Path) -
     done = sncl(*SHORT, "--out", "run")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     headings, row = done.out.splitlines()
-    assert re.split(r"\s{2,}", headings.strip()) == table([result])[0]
+    assert re.split(r"\s{2,}", headings.strip()) == results_table([Result.from_json(result)])[0]
     accuracies = [f"{result['accuracy'][readout]:.2f}" for readout in ("class_il", "task_il")]
     assert row.split()[:6] == ["seq-digits", "ER", "200", "1", *accuracies]
     assert done.err == "run folder: run\n"
@@ -311,8 +314,8 @@ def test_several_seeds_are_the_single_runs_bit_for_bit(sncl: Sncl, tmp_path: Pat
 
 @pytest.mark.slow
 def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "DEMO_STREAMS", ("seq-digits",))
-    monkeypatch.setattr(commands, "DEMO_METHODS", ("sgd", "sncl"))
+    monkeypatch.setattr(demo, "DEMO_STREAMS", ("seq-digits",))
+    monkeypatch.setattr(demo, "DEMO_METHODS", ("sgd", "sncl"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = sncl("demo", "--seeds", "1", "--picture", "demo.png")
     assert done.code == 0
@@ -325,7 +328,7 @@ def test_demo(sncl: Sncl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_demo_is_the_same_seeds_for_every_method(tmp_path: Path) -> None:
-    jobs = commands.demo_jobs(2, tmp_path)
+    jobs = demo.demo_jobs(2, tmp_path)
     plans = {(job.experiment.stream, job.experiment.method, job.experiment.seed) for job in jobs}
     streams, methods = ("seq-digits", "perm-digits", "rot-digits", "digits-360"), ("sgd", "er", "derpp", "sncl")
     assert plans == {(stream, method, seed) for stream in streams for method in methods for seed in (0, 1)}
@@ -336,13 +339,14 @@ def test_ctrl_c_says_how_to_go_on(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "run_jobs", interrupted)
+    monkeypatch.setattr("sncl.cli.jobs.run_jobs", interrupted)
     assert sncl(*SHORT) == (130, "", "stopped; the same command goes on from the last checkpoint\n")
 
 
 # --- errors a person can put right -------------------------------------------------------------------------------
 
 TRAIN = ["train", "--stream", "seq-digits", "--method", "derpp"]
+SNCL = ["train", "--stream", "seq-digits", "--method", "sncl"]
 ERRORS: dict[str, tuple[list[str], list[str]]] = {
     "unknown command": (["trian"], ["trian"]),
     "unknown option": ([*TRAIN, "--epoch", "3"], ["--epoch"]),
@@ -360,13 +364,25 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
     "setting that is not positive": ([*TRAIN, "--set", "lr=0"], ["lr", "positive"]),
     "setting out of its choices": (
         ["train", "--stream", "seq-digits", "--method", "sncl", "--set", "admission=first"],
-        ["admission", "reservoir, loss-aware", "'first'"],
+        ["--set admission", "loss-aware, reservoir", "'first'"],
     ),
+    "gates that are none": ([*SNCL, "--set", "gates=ajar"], ["--set gates", "off, kl, natural, target", "'ajar'"]),
+    "setting of other gates": (
+        [*SNCL, "--set", "gates=off", "--set", "eta=0.1"],
+        ["eta belongs to gates=kl or gates=natural", "gates=off", "--set gates"],
+    ),
+    "mask of gates that have none": (
+        [*SNCL, "--set", "gates=target", "--set", "threshold=-1"],
+        ["threshold belongs to gates=kl or gates=natural", "gates=target"],
+    ),
+    "threshold out of range": ([*SNCL, "--set", "threshold=1"], ["--set threshold", "from -10 to 0, not 1.0"]),
+    "sparsity out of range": ([*SNCL, "--set", "gates=target", "--set", "sparsity=1"], ["--set sparsity", "not 1.0"]),
+    "setting under its old name": ([*SNCL, "--set", "average=0.9"], ["average is called ema since sncl 0.2"]),
     "layer that is not there": (
         ["train", "--stream", "seq-digits", "--method", "sncl", "--set", "features=layer9"],
         ["'layer9'", "layer1"],
     ),
-    "split that is none": ([*TRAIN, "--set", "split=many"], ["'many'", "5x2"]),
+    "split that is none": ([*TRAIN, "--set", "split=many"], ["--split many", "5x2"]),
     "split with too many classes": ([*TRAIN, "--set", "split=6x2"], ["12 classes", "10"]),
     "memory of the wrong type": ([*TRAIN, "--memory", "lots"], ["--memory", "integer"]),
     "memory 0": ([*TRAIN, "--memory", "0"], ["--memory", "at least 1"]),
@@ -408,6 +424,26 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
     "picture nowhere": (["demo", "--picture", "nowhere/demo.png"], ["nowhere"]),
     "demo without seeds": (["demo", "--seeds", "0"], ["--seeds"]),
 }
+
+
+def test_no_gates_may_be_spelled_as_before_for_a_while(sncl: Sncl, tmp_path: Path) -> None:
+    short = [*SNCL, "--memory", "30", "--tasks", "1", "--epochs", "1", "--device", "cpu", "--json", "--set"]
+    before, now = sncl(*short, "eta=0", "--out", "before"), sncl(*short, "gates=off", "--out", "now")
+    assert before.err.splitlines()[0].startswith("note: --set eta=0 is --set gates=off since sncl 0.2")
+    assert (tmp_path / "before/experiment.json").read_bytes() == (tmp_path / "now/experiment.json").read_bytes()
+    assert "eta" not in before.json()["manifest"]["settings"] and now.err.count("note") == 0
+
+
+def test_a_run_of_version_01_is_refused_in_one_line(sncl: Sncl, tmp_path: Path) -> None:
+    assert sncl(*SHORT, "--out", "run").code == 0
+    path = tmp_path / "run/experiment.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "format"}))
+    for arguments in (
+        [*SHORT, "--out", "run"],
+        ["analyze", "calibration", "run"],
+        ["report", "run", "-o", "page.html"],
+    ):
+        assert is_one_line_of_error(sncl(*arguments), "run was made by sncl 0.1, whose runs cannot be read here")
 
 
 @pytest.mark.parametrize("what", ERRORS)
@@ -551,7 +587,7 @@ def test_two_programs_do_not_share_a_folder(tmp_path: Path) -> None:
     watched = perform(experiment, tmp_path / "shared", watch=second)
     (answer,) = answers
     assert is_one_line_of_error(answer, str(tmp_path / "shared"), "another process")
-    assert watched["measures"] == perform(experiment, tmp_path / "alone")["measures"]
+    assert watched.measures == perform(experiment, tmp_path / "alone").measures
     assert equal(tensors(tmp_path / "shared"), tensors(tmp_path / "alone"))
 
 

@@ -15,16 +15,18 @@ import pytest
 import user_files as files
 from command_line import Done, Sncl
 
-from sncl.bench.measure import subject
+from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
-from sncl.runs.experiment import perform, plan
-from sncl.streams.user.data import UserData, ask, read
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.streams.user.data import UserData, read
+from sncl.streams.user.spec import parse_spec
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT
 
 CPU = ["--device", "cpu"]
-AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3", "eta=0.0001", "release=0.2"]
+AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3", "eta=0.0001", "anneal=0.2"]
 
 
 def train(sncl: Sncl, stream: str | Path, *options: str | Path, method: str = "er") -> Done:
@@ -40,7 +42,7 @@ def refused(done: Done, *words: str) -> bool:
 
 
 def user_data(path: Path, **options: Any) -> UserData:
-    asked = ask(str(path), **options)
+    asked = parse_spec(str(path), **options)
     assert asked is not None
     return read(asked).user_data
 
@@ -127,8 +129,8 @@ def test_every_method_learns_a_table(tmp_path: Path, method: str) -> None:
     result = perform(
         plan("", method, epochs=2, device="cpu", settings={"width": "16"}, user_data=data), tmp_path / "run"
     )
-    assert result["stream"] == "table:flowers.csv"
-    assert next(iter(result["accuracy"].values())) > 40
+    assert result.stream == "table:flowers.csv"
+    assert next(iter(result.accuracy.values())) > 40
 
 
 def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path) -> None:

@@ -13,18 +13,20 @@ from command_line import Sncl
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.export import account_file, export, formats, measures
+from sncl.export import account_file, choose_format, export, formats, measures
 from sncl.export.formats import FORMATS
 from sncl.export.models import Predictor
 from sncl.methods.table import METHODS
-from sncl.networks.gating.gate import attach_gates, gates
+from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.pruning.prune import prune
 from sncl.networks.resnet import ResNet18
-from sncl.runs.experiment import RESULT, perform, plan
 from sncl.runs.loading import load_run
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
 
-SPARSE = {"eta": "0.03", "natural": "0.5", "parameterisation": "lambda"}  # closes about half of the neurons
+SPARSE = {"gates": "natural", "start": "closed", "eta": "0.03"}  # leaves about half of the neurons closed
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +87,7 @@ def test_the_file_predicts_what_the_run_does_with_fewer_neurons(
     assert account["trained"]["parameters"] == 65 * 20 + 21 * 20 + 21 * 10 + 80
     assert account["pruned"]["flops"] == 2 * (64 * first + first * second + second * 10)
     assert account["exported"]["bytes"] == file.stat().st_size
-    assert account["exported"]["accuracy"] == account["trained"]["accuracy"] == pytest.approx(run.result["accuracy"])
+    assert account["exported"]["accuracy"] == account["trained"]["accuracy"] == pytest.approx(run.result.accuracy)
     assert account["test_rows"] == 720 and account["largest_logit_difference"] < 1e-4
     assert f"{first + second} of 40 gated neurons are open; {40 - first - second} were removed" in account["summary"]
     assert b".py" not in file.read_bytes()  # no file of the machine it was made on
@@ -114,7 +116,7 @@ def test_it_says_so_when_nothing_is_removed(plain: Path, sparse: Path, tmp_path:
     assert account["pruned"]["parameters"] == account["trained"]["parameters"]
     run = load_run(sparse, device="cpu")
     for _, gate in gates(run.learner.net):
-        torch.nn.init.constant_(gate.log_spread, -9.0)
+        torch.nn.init.constant_(gate.get_parameter("log_lambda"), -9.0)
     account = export(run, FORMATS["torch"], tmp_path / "open.pt2", lambda _: None)
     assert account["summary"].startswith("all 40 gated neurons are open, so no neuron was removed")
     assert account["pruned"]["parameters"] == account["trained"]["parameters"] - 80
@@ -146,7 +148,7 @@ def test_other_predictions_are_refused_and_nothing_is_written(plain: Path, tmp_p
         model = FORMATS["torch"].load(content)
         return lambda images: -model(images)
 
-    with pytest.raises(SnclError, match=r"another class than the network of .* rows .* nothing was written"):
+    with pytest.raises(SnclError, match=r"another class than the network for .* samples .* nothing was written"):
         export(run, FORMATS["torch"]._replace(load=spoiled), tmp_path / "model.pt2", lambda _: None)
     assert not list(tmp_path.iterdir())
 
@@ -165,9 +167,9 @@ def test_only_classes_that_tie_may_change_places(plain: Path, ahead: float, refu
 
     if refused:
         with pytest.raises(SnclError, match="another class"):
-            measures.compare(run, other)
+            measures.compare_predictions(run.stream, run.learner.logits, other)
     else:
-        assert measures.compare(run, other).difference == pytest.approx(1e-6)
+        assert measures.compare_predictions(run.stream, run.learner.logits, other).difference == pytest.approx(1e-6)
 
 
 def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +211,21 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     net = attach_gates(ResNet18(5, width=4), view.eval(images))
     for _, gate in gates(net):
         with torch.no_grad():
-            gate.log_spread[::3] = 5.0
+            gate.log_variance[::3] = 5.0
     model = Predictor(view, prune(net, view.eval(images))).eval()
     exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images)))
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():
         torch.testing.assert_close(exported(more), net.eval()(view.eval(more)), atol=1e-5, rtol=1e-5)
+
+
+def test_a_format_is_chosen_by_its_name_or_by_the_files(tmp_path: Path) -> None:
+    assert choose_format(None, tmp_path / "model.pt2") is choose_format("torch", None) is FORMATS["torch"]
+    with pytest.raises(SnclError, match=r"ends in \.pt2, not model\.onnx"):
+        choose_format("torch", tmp_path / "model.onnx")
+
+
+def test_what_a_format_needs_is_said_in_the_librarys_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    with pytest.raises(SnclError, match=r"pip install sncl\[export\]; `torch` needs neither"):
+        choose_format(None, None)

@@ -7,19 +7,19 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from in_order import one_by_one
 from rich.console import Console
 
-from sncl import commands
+from sncl.cli import jobs as cli_jobs
+from sncl.cli import trials
 from sncl.live.drawing import column, course, duration, shade, spark
 from sncl.live.following import Followed
-from sncl.live.view import Overall, View, live
-from sncl.runs.experiment import plan
+from sncl.live.view import LiveView, Overall, live
+from sncl.runs.job import Job
+from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_json
 from sncl.training.events import Evaluation, Moment
 from sncl.tuning.search import plan_search
@@ -28,7 +28,7 @@ INSIDE = {"memory_by_class": [30, 20, 25, 25, 0, 0], "open_neurons": {"layer1.1"
 LOSSES = {"labels": 0.25, "past_logits": 0.0123}
 
 
-def drawn(view: View, width: int, height: int = 40, color: bool = False) -> list[str]:
+def drawn(view: LiveView, width: int, height: int = 40, color: bool = False) -> list[str]:
     """The lines a terminal of this size shows."""
     system = "truecolor" if color else None
     console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=system)
@@ -52,7 +52,7 @@ def in_the_middle(tasks: int = 5, seen: int = 2, title: str = "a run") -> Follow
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_panel_about_one_run(width: int) -> None:
-    lines = drawn(View("sncl on seq-digits", [in_the_middle()]), width)
+    lines = drawn(LiveView("sncl on seq-digits", [in_the_middle()]), width)
     assert {len(line) for line in lines} == {width}
     text = "\n".join(lines)
     assert lines[0].startswith("╭─ sncl on seq-digits ─")
@@ -73,12 +73,12 @@ def test_a_panel_about_one_run(width: int) -> None:
 @pytest.mark.parametrize("tasks", [1, 20, 100])
 def test_no_line_is_longer_than_the_terminal(width: int, tasks: int) -> None:
     runs = [in_the_middle(tasks, tasks, f"sncl on a stream with a long name, memory 5120, seed {n}") for n in range(3)]
-    for shown in (View("a heading that is rather long for so small a terminal", each) for each in (runs[:1], runs)):
+    for shown in (LiveView("a heading that is rather long for so small a terminal", each) for each in (runs[:1], runs)):
         assert {len(line) for line in drawn(shown, width)} == {width}
 
 
 def test_many_tasks_stand_in_even_rows() -> None:
-    lines = drawn(View("", [in_the_middle(20, 20)]), 80)
+    lines = drawn(LiveView("", [in_the_middle(20, 20)]), 80)
     numbers = [re.findall(r"-?\d+", line) for line in lines if re.fullmatch(r"│ +(-?\d+ +){10}│", line)]
     assert numbers == [[f"{97 - 10 * task}" for task in tasks] for tasks in (range(10), range(10, 20))]
 
@@ -87,23 +87,23 @@ def test_many_layers_are_small_bars_and_the_emptiest_is_named() -> None:
     run = in_the_middle()
     layers = {f"block{number}.relu": [100 - 10 * number, 100] for number in range(8)}
     run.evaluation = Evaluation({"class_il": [50.0]}, {"open_neurons": layers})
-    assert any("65 % █▇▆▆▅▄▃▂ · least in block7.relu: 30 %" in line for line in drawn(View("", [run]), 80))
+    assert any("65 % █▇▆▆▅▄▃▂ · least in block7.relu: 30 %" in line for line in drawn(LiveView("", [run]), 80))
 
 
 def test_before_the_first_evaluation() -> None:
     run = Followed("a run")
     run.tell(Moment(1, 10, 0, 1, {"labels": 1.0}))
-    text = "\n".join(drawn(View("sgd", [run]), 80))
+    text = "\n".join(drawn(LiveView("sgd", [run]), 80))
     assert "accuracy   at the end" in text
     assert not re.search("memory|open gates", text)
     run.tell(Moment(3_000, 100_000, 0, 1, reading=True))
-    text = "\n".join(drawn(View("sgd", [run]), 80))
+    text = "\n".join(drawn(LiveView("sgd", [run]), 80))
     assert "reading the images, once" in text
     assert "3,000 of 100,000 images" in text
 
 
 def test_colours_are_left_out_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = View("sncl", [in_the_middle()])
+    view = LiveView("sncl", [in_the_middle()])
     assert "\x1b[38;2;" in "".join(drawn(view, 80, color=True))
     monkeypatch.setenv("NO_COLOR", "1")
     assert not re.search(r"\x1b\[(?!1m|0m|22m)[\d;]+m", "".join(drawn(view, 80, color=True)))
@@ -127,7 +127,7 @@ def test_a_table_of_many_runs(width: int, heading: str, line: str) -> None:
     finished.tell(None)
     failed = in_the_middle(title="seed 2")
     failed.tell(None)
-    view = View(
+    view = LiveView(
         "2 runs", [finished, in_the_middle(title="seed 1"), failed, Followed("seed 3")], iter([10, 40]).__next__
     )
     _, head, first, second, third, _, together, _ = drawn(view, width, color=False)
@@ -146,7 +146,7 @@ def test_what_was_there_does_not_count_in_the_time_left() -> None:
     stored.tell(None)
     resumed.tell(Moment(500, 1000, 0, 1))
     resumed.tell(Moment(750, 1000, 0, 1))
-    view = View("2 runs", [stored, resumed], iter([10, 40]).__next__)
+    view = LiveView("2 runs", [stored, resumed], iter([10, 40]).__next__)
     assert "1/2 · 0:30 · about 0:30 left" in drawn(view, 80)[-2]
 
 
@@ -155,7 +155,7 @@ def test_of_too_many_runs_those_that_run_are_shown(number: int, height: int, sho
     runs = [in_the_middle(title=f"seed {each}") for each in range(number)]
     for run in runs[:-2]:
         run.tell(None)
-    lines = drawn(View(f"{number} runs", runs), 80, height)
+    lines = drawn(LiveView(f"{number} runs", runs), 80, height)
     seeds = [each for line in lines for each in re.findall(r"[▸✗] (seed \d+)", line)]
     assert len(lines) <= height
     assert len(seeds) == shown
@@ -164,7 +164,7 @@ def test_of_too_many_runs_those_that_run_are_shown(number: int, height: int, sho
 
 
 def test_a_study_counts_its_trials() -> None:
-    view = View("er, trials", [in_the_middle(title="trial 7, seed 1"), Followed("")], iter([0, 60]).__next__)
+    view = LiveView("er, trials", [in_the_middle(title="trial 7, seed 1"), Followed("")], iter([0, 60]).__next__)
     view.overall = Overall(6, 30, 6 / 30, 3 / 30, "best so far 81.25 %")
     *_, run, _, together, _ = drawn(view, 100)
     assert run.split()[:6] == ["│", "▸", "trial", "7,", "seed", "1"]
@@ -188,15 +188,9 @@ def test_small_pictures() -> None:
 # --- real runs -------------------------------------------------------------------------------------------------------
 
 
-def one_by_one(
-    function: Callable[..., Any], jobs: Sequence[Any], workers: int, watch: Callable[..., None]
-) -> list[Any]:
-    return [function(job, partial(watch, number)) for number, job in enumerate(jobs)]
-
-
 def test_jobs_are_named_by_what_they_differ_in() -> None:
     def named(*what: tuple[str, str, int, int]) -> tuple[str, list[str]]:
-        return commands.names([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
+        return cli_jobs.run_titles([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
 
     assert named(("seq-digits", "er", 50, 3)) == ("er on seq-digits, memory 50, seed 3", [""])
     assert named(("seq-digits", "er", 50, 0), ("seq-digits", "er", 50, 1)) == (
@@ -212,16 +206,14 @@ def test_jobs_are_named_by_what_they_differ_in() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_runs_are_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    monkeypatch.setattr(commands, "run_all", one_by_one)
+    monkeypatch.setattr(cli_jobs, "run_all", one_by_one)
     monkeypatch.delenv("TERM", raising=False)
     jobs = [
-        commands.Job(
-            plan("seq-digits", "er", memory=20, tasks=2, epochs=1, seed=seed, device="cpu"), tmp_path / f"{seed}"
-        )
+        Job(plan("seq-digits", "er", memory=20, tasks=2, epochs=1, seed=seed, device="cpu"), tmp_path / f"{seed}")
         for seed in range(2)
     ]
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, soft_wrap=True, stderr=True)
-    results = commands.run_jobs(jobs, console)
+    results = cli_jobs.run_jobs(jobs, console)
     assert isinstance(console.file, io.StringIO)
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())
     if not terminal:
@@ -231,25 +223,25 @@ def test_runs_are_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.M
     assert "2 runs: er on seq-digits, memory 20" in last
     for seed, result in enumerate(results):
         (line,) = [line for line in last.splitlines() if f"✓ seed {seed} " in line]
-        assert f"{result['accuracy']['class_il']:.1f} %" in line
+        assert f"{result.accuracy['class_il']:.1f} %" in line
     assert "2/2" in last
 
 
 def test_a_study_shows_its_trials_and_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("optuna")
-    views: list[View] = []
+    views: list[LiveView] = []
     seen: list[tuple[str, Overall | None]] = []
 
-    class Noted(View):
+    class Noted(LiveView):
         def tell(self, number: int, moment: Moment | None) -> None:
             super().tell(number, moment)
             views.append(self)
             seen.append((self.runs[number].title, self.overall))
 
-    monkeypatch.setattr(commands, "View", Noted)
+    monkeypatch.setattr(trials, "LiveView", Noted)
     where = {"lr": "0.01..0.5:log"}
     search = plan_search("seq-digits", "er", memory=20, tasks=1, epochs=1, seeds=2, device="cpu", searched=where)
-    commands.tune(search, 2, tmp_path / "a.journal", tmp_path / "a.toml", Console(file=io.StringIO()), workers=1)
+    trials.tune(search, 2, tmp_path / "a.journal", tmp_path / "a.toml", Console(file=io.StringIO()), workers=1)
     titles = [f"trial {trial}, seed {seed}" for trial in range(2) for seed in range(2)]
     assert list(dict.fromkeys(title for title, _ in seen)) == titles
     assert [overall.ended for _, overall in seen if overall] == sorted(
@@ -262,11 +254,11 @@ def test_a_study_shows_its_trials_and_never_goes_back(tmp_path: Path, monkeypatc
 
 
 def test_a_result_that_was_there_leaves_the_terminal_alone(tmp_path: Path) -> None:
-    job = commands.Job(plan("seq-digits", "sgd", tasks=1, epochs=1, device="cpu"), tmp_path)
+    job = Job(plan("seq-digits", "sgd", tasks=1, epochs=1, device="cpu"), tmp_path)
     quiet = Console(file=io.StringIO())
-    commands.run_jobs([job], quiet)
+    cli_jobs.run_jobs([job], quiet)
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    commands.run_jobs([job], console)
+    cli_jobs.run_jobs([job], console)
     assert isinstance(console.file, io.StringIO)
     assert re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue()).strip() == ""
 
@@ -274,7 +266,7 @@ def test_a_result_that_was_there_leaves_the_terminal_alone(tmp_path: Path) -> No
 def test_a_terminal_that_cannot_move_its_cursor_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with live(View("", [in_the_middle()]), console):
+    with live(LiveView("", [in_the_middle()]), console):
         pass
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == ""

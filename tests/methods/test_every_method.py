@@ -15,7 +15,7 @@ from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.methods.table import METHODS, make
 from sncl.networks.resnet import ResNet18
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 from sncl.streams.transforms import CropFlip
 from sncl.tensors.random import generator
 from sncl.training.learner import Learner

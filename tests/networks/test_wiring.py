@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import attach_gates, gates
+from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.layers import find_features, find_sites, named_sites
 from sncl.networks.pruning.prune import pruned
 from sncl.networks.taps import Tapped, call
@@ -140,7 +140,7 @@ def test_a_network_without_hidden_layers_is_refused_with_what_to_do() -> None:
         (functional(head=False), "none that is a module"),
         (nn.Sequential(nn.Flatten(1), nn.Linear(35, 3)), "0, 1"),
     ):
-        with pytest.raises(SnclError, match=rf"name the layers in layers= .*it has: {names}.*eta=0, gamma=0"):
+        with pytest.raises(SnclError, match=rf"name the layers in `layers` .*it has: {names}.*`gamma=0`"):
             find_sites(net, SEQUENCES)
 
 
@@ -213,5 +213,5 @@ def test_batchnorm_bears_a_single_row(norm: nn.Module) -> None:
     trained = net(row).logits
     assert norm.training and all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert torch.equal(trained, net.eval()(row).logits)  # by what was seen before
-    with pytest.raises(SnclError, match="batches of two rows or more"):
+    with pytest.raises(SnclError, match="batches of two samples or more"):
         Tapped(nn.BatchNorm1d(3, track_running_stats=False))(row)

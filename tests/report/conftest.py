@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
@@ -11,16 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from command_line import Sncl
+from example_results import result
 from PIL import Image
 
-import sncl.report
-from sncl import cli
+from sncl import report
 from sncl.evaluation.metrics import falls
 from sncl.report import write_report
-from sncl.report.charts import curve
-from sncl.report.collect import Group, Run, group, read_runs
+from sncl.report.collect import FinishedRun, read_runs
+from sncl.report.figures.accuracy import accuracy_curve
+from sncl.report.groups import RunGroup, group_runs
 from sncl.report.tables import paper
-from sncl.runs.experiment import plan
+from sncl.runs.plan import plan
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
@@ -158,7 +159,7 @@ def test_what_is_not_to_be_compared_is_said(
 def test_titles_say_what_sets_groups_apart(runs: Path, tmp_path: Path, copied: Copied) -> None:
     folder = copied("sncl-0", "without", experiment={"settings.eta": 0.0})
     notes: list[str] = []
-    groups = group(read_runs([folder, runs], notes.append))
+    groups = group_runs(read_runs([folder, runs], notes.append))
     usual = json.loads((runs / "sncl-0" / "experiment.json").read_text())["settings"]["eta"]
     assert {each.title: len(each.runs) for each in groups if each.stream == "seq-digits"} == {
         "ER": 2,
@@ -173,30 +174,27 @@ def test_a_run_counts_once(runs: Path, tmp_path: Path, copied: Copied) -> None:
     assert "1 run<" in shown.text
 
 
-def stand_in(stream: str, method: str, memory: int, tasks: int, **settings: Any) -> Group:
+def stand_in(stream: str, method: str, memory: int, tasks: int, **settings: Any) -> RunGroup:
     experiment = {"tasks": tasks, "epochs": 1, "validation": 0.0, "settings": settings}
-    return Group(stream, method, memory, method, (Run(Path(), experiment, {"seed": 0}, (), ()),))
+    return RunGroup(stream, method, memory, method, (FinishedRun(Path(), experiment, result(method)),))
 
 
 def test_the_papers_value_is_that_of_the_same_experiment() -> None:
-    whole = {"alpha": 1.0, "gamma": 0.5, "eta": 0.1, "admission": "loss-aware"}
-    ours, without = (
-        stand_in("perm-mnist", "sncl", 200, 20, **whole),
-        stand_in("perm-mnist", "sncl", 200, 20, **whole | {"eta": 0.0}),
-    )
-    assert paper(ours)["domain_il"].mean > 80
-    assert paper(without)["domain_il"].mean == 85.61
-    for cut in (0.0, -7.0):  # which means nothing without gates
-        whole |= {"cut": cut, "handover": 0.0}
+    whole = {"alpha": 1.0, "gamma": 0.5, "gates": "natural", "eta": 0.1, "admission": "loss-aware"}
+    without = whole | {"gates": "off"}
+    assert paper(stand_in("perm-mnist", "sncl", 200, 20, **whole))["domain_il"].mean > 80
+    assert paper(stand_in("perm-mnist", "sncl", 200, 20, **without))["domain_il"].mean == 85.61
+    for threshold in (0.0, -7.0):  # the same network is scored
+        whole |= {"threshold": threshold, "compensate": 0.0}
         assert paper(stand_in("rot-mnist", "sncl", 200, 20, **whole))["domain_il"].mean == 91.54
-        assert paper(stand_in("rot-mnist", "sncl", 200, 20, **whole | {"eta": 0.0}))["domain_il"].mean == 90.76
+    assert paper(stand_in("rot-mnist", "sncl", 200, 20, **without))["domain_il"].mean == 90.76
     assert paper(stand_in("perm-mnist", "sncl", 200, 3, **whole)) == {}
     assert paper(stand_in("seq-digits", "sncl", 200, 5, **whole)) == {}
 
 
 def test_what_was_learned_at_once_is_a_level_line() -> None:
-    assert curve([[80.0, 60.0]], 2, None) == [70.0, 70.0]
-    assert curve([[80.0, 0.0], [70.0, 90.0]], 2, None) == [80.0, 80.0]
+    assert accuracy_curve([[80.0, 60.0]], 2, None) == [70.0, 70.0]
+    assert accuracy_curve([[80.0, 0.0], [70.0, 90.0]], 2, None) == [80.0, 80.0]
     assert falls([[80.0, 0.0], [70.0, 90.0]]) == [10.0]
 
 
@@ -204,18 +202,14 @@ def test_what_was_learned_at_once_is_a_level_line() -> None:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., str]:
+def command(sncl: Sncl) -> Callable[..., str]:
     """Run a command that ends with this code; what it says on standard error."""
-    monkeypatch.chdir(tmp_path)
 
     def run(code: int, *arguments: str | Path) -> str:
-        monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capfd.readouterr().err
-        assert ended.value.code == code, said
-        assert code == 0 or (said.startswith("error: ") and said.count("\n") == 1), said
-        return said
+        done = sncl(*arguments)
+        assert done.code == code, done.err
+        assert code == 0 or (done.err.startswith("error: ") and done.err.count("\n") == 1), done.err
+        return done.err
 
     return run
 
@@ -234,7 +228,7 @@ def test_train_and_demo_write_one_too(
     for words in (short, ["demo"], ["reproduce", "table2"]):
         assert "does not exist" in command(2, *words, "--report", "nowhere/here.html")
     found = find_spec
-    monkeypatch.setattr(sncl.report, "find_spec", lambda name: None if name == "plotly" else found(name))
+    monkeypatch.setattr(report, "find_spec", lambda name: None if name == "plotly" else found(name))
     assert "pip install sncl[report]" in command(2, *short, "--report", "other.html")
     assert not (tmp_path / "other.html").exists()
 

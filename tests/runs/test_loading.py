@@ -5,22 +5,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
-from sncl.analysis.rows import TrainingRows, rows_of_tests, some_of_test
 from sncl.errors import SnclError
-from sncl.runs.experiment import EXPERIMENT, RESULT
+from sncl.runs.experiment import EXPERIMENT
 from sncl.runs.loading import Trained, load_run
-from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.runs.result import RESULT
 from sncl.training.evaluate import accuracies
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
 
 def test_the_loaded_network_scores_what_the_run_scored(gated: Trained) -> None:
     found = accuracies(gated.learner, gated.stream, range(3))
-    assert found.keys() == gated.result["measures"].keys() == {"class_il", "task_il"}
+    assert found.keys() == gated.result.measures.keys() == {"class_il", "task_il"}
     for readout, row in found.items():
-        assert row == gated.result["measures"][readout]["accuracy_matrix"][-1]
+        assert row == gated.result.measures[readout].accuracy_matrix[-1]
 
 
 def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, plain: Trained) -> None:
@@ -29,28 +27,13 @@ def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, pla
         assert learner is not None
         assert (
             accuracies(learner, gated.stream, range(task))["class_il"][:task]
-            == (gated.result["accuracy_matrix"][task - 1][:task])
+            == (gated.result.accuracy_matrix[task - 1][:task])
         )
     assert plain.after_task(1) is None
 
 
 def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def test_a_run_from_before_a_setting_was_added_loads_with_its_neutral_value(
-    runs: Path, gated: Trained, tmp_path: Path
-) -> None:
-    folder = tmp_path / "old"
-    shutil.copytree(runs / "sncl-0", folder)
-    tensors, description = read_checkpoint(folder / CHECKPOINT)
-    older = json.loads((folder / EXPERIMENT).read_text())
-    for settings in (older["settings"], description["experiment"]["settings"]):
-        del settings["handover"], settings["cut"]
-    (folder / EXPERIMENT).write_text(json.dumps(older))
-    write_checkpoint(folder / CHECKPOINT, tensors, description)
-    x, _ = gated.stream.test(0)
-    assert torch.equal(load_run(folder, device="cpu").learner.logits(x, 0), gated.learner.logits(x, 0))
 
 
 def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:
@@ -97,25 +80,3 @@ def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:
     (folder / TASK_NETWORK.format(2)).write_bytes(b"nothing")
     with pytest.raises(SnclError, match="damaged"):
         run.after_task(2)
-
-
-def test_rows_are_the_streams_own_and_follow_from_the_seed(plain: Trained) -> None:
-    stream = plain.stream
-    everything = TrainingRows(stream, 0, seed=0)
-    assert len(everything) == sum(len(phase.rows) for phase in stream.phases)
-    labels = torch.cat([y for _, y in everything])
-    assert torch.equal(labels.bincount(), stream.y[torch.cat([phase.rows for phase in stream.phases])].bincount())
-    few = TrainingRows(stream, 40, seed=0)
-    assert len(few) == sum(len(y) for _, y in few) == 40
-    assert len({(task, int(place)) for task, places in enumerate(few.positions) for place in places}) == 40
-    again, other = (TrainingRows(stream, 40, seed=seed) for seed in (0, 1))
-    assert all(torch.equal(a, b) for a, b in zip(few.positions, again.positions, strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(few.positions, other.positions, strict=True))
-    assert [len(y) for _, y in rows_of_tests(stream, 10, seed=0)] == [4, 4, 4]
-    assert torch.equal(some_of_test(stream, 1, 0, seed=0)[0], stream.test(1)[0])
-    x, y = some_of_test(stream, 1, 5, seed=3)
-    whole, labels = stream.test(1)
-    assert len(y) == 5
-    for row, label in zip(x, y, strict=True):
-        same = (whole == row).flatten(1).all(1)
-        assert same.any() and (labels[same] == label).all()

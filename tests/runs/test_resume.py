@@ -24,9 +24,10 @@ from sncl.cli import main
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, make
 from sncl.networks.mlp import MLP
-from sncl.runs.experiment import perform, plan
-from sncl.streams.benchmarks import build
-from sncl.streams.datasets.sources import Source, load
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
+from sncl.streams.build import build
+from sncl.streams.datasets.sources import Dataset, load
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training import run as running
@@ -71,7 +72,7 @@ def test_differences_are_found(tmp_path: Path) -> None:
 def processes() -> multiprocessing.context.ForkServerContext:
     """Fresh processes that need not load torch each time: they are forked off one that has done nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sncl.cli", "sncl.commands", "sncl.runs.summary", "sklearn.datasets"])
+    context.set_forkserver_preload(["sncl.cli", "sncl.cli.jobs", "sncl.runs.summary", "sklearn.datasets"])
     return context
 
 
@@ -182,16 +183,16 @@ class Crash(BaseException):
 
 
 @cache
-def few_digits() -> Source:
+def few_digits() -> Dataset:
     """Four digits, 18 images each: two tasks of five batches (8, 8, 8, 8, 4)."""
     whole = load("digits", Path())
     rows = torch.cat([(whole.train_y == digit).nonzero()[:18, 0] for digit in range(4)])
     tests = torch.cat([(whole.test_y == digit).nonzero()[:5, 0] for digit in range(4)])
-    return Source("digits", whole.train_x[rows], whole.train_y[rows], whole.test_x[tests], whole.test_y[tests], 4)
+    return Dataset("digits", whole.train_x[rows], whole.train_y[rows], whole.test_x[tests], whole.test_y[tests], 4)
 
 
 def tasks() -> Stream:
-    return build("seq-digits", split="2x2", tasks=2, batch_size=8, source=few_digits())
+    return build("seq-digits", split="2x2", tasks=2, batch_size=8, dataset=few_digits())
 
 
 def joint() -> Stream:

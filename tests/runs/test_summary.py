@@ -1,25 +1,11 @@
 """Tables of results, against means and deviations worked out by hand."""
 
 from math import sqrt
-from typing import Any
 
 import pytest
+from example_results import result
 
-from sncl.runs.summary import group, readouts, show, spread, table
-
-
-def result(method: str = "er", seed: int = 0, **changed: Any) -> dict[str, Any]:
-    usual = {
-        "stream": "seq-digits",
-        "method": method,
-        "memory": 100,
-        "seed": seed,
-        "accuracy": {"class_il": 80.0, "task_il": 95.0},
-        "forgetting": 10.0,
-        "active_fraction": None,
-        "seconds": 2.0,
-    }
-    return usual | changed
+from sncl.runs.summary import by_seeds, readouts, results_table, show, spread
 
 
 def test_spread_is_the_mean_and_the_sample_deviation() -> None:
@@ -46,7 +32,7 @@ def test_table_has_a_row_for_each_method_and_memory() -> None:
         result("sgd", memory=0, forgetting=None),
         result(memory=200),
     ]
-    headings, cells = table(results)
+    headings, cells = results_table(results)
     assert headings == [
         *("stream", "method", "memory", "seeds", "Class-IL", "Task-IL", "forgetting", "open", "seconds")
     ]
@@ -64,15 +50,15 @@ def test_streams_of_several_kinds_share_a_table() -> None:
         result(stream="digits-360", accuracy={"gcl": 70.0}, forgetting=None),
         result(stream="rot-digits", accuracy={"domain_il": 60.0}),
     ]
-    headings, cells = table(results)
+    headings, cells = results_table(results)
     assert headings[4:6] == ["Domain-IL", "GCL"]
     assert [row[4:7] for row in cells] == [["–", "70.00", "–"], ["60.00", "–", "10.00"]]
     assert readouts(results) == ["domain_il", "gcl"]
 
 
 def test_groups_keep_the_order_of_their_first_result() -> None:
-    found = group([result("sncl"), result("er", seed=3), result("sncl", seed=1), result("er", memory=7)])
-    assert [(each.title, each.memory, [one["seed"] for one in each.results]) for each in found] == [
+    found = by_seeds([result("sncl"), result("er", seed=3), result("sncl", seed=1), result("er", memory=7)])
+    assert [(each.title, each.memory, [one.seed for one in each.results]) for each in found] == [
         ("SNCL", 100, [0, 1]),
         ("ER", 100, [3]),
         ("ER", 7, [0]),

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from sncl.errors import SnclError
-from sncl.streams.general import chunk_sizes, schedule, shown, shown_once
+from sncl.streams import general
+from sncl.streams.general import batch_schedule, chunk_sizes, train_plan
 
 MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851]  # training images of the digits 0..8
 
@@ -47,7 +48,7 @@ def labels(counts: list[int]) -> torch.Tensor:
 def test_stream_follows_the_rules(batch_size: int) -> None:
     counts = [143, 36, 150, 97, 60, 61, 62, 63, 64]
     y = labels([*counts, 50])  # nines are never shown
-    found = shown(y, torch.arange(len(y)), batch_size, seed=5)
+    found = train_plan(y, torch.arange(len(y)), batch_size, seed=5)
     expected = slow_stream(counts, batch_size)
     assert list(found.sizes) == [len(batch) for batch in expected]
     flat = [image for batch in expected for image in batch]
@@ -63,8 +64,8 @@ def test_stream_follows_the_rules(batch_size: int) -> None:
 
 def test_mnist_shows_its_nominal_length() -> None:
     for batch_size, lost in ((16, 0), (1, 27)):  # one by one, the last image of each segment is left over
-        assert sum(run.length for batch in schedule(MNIST, batch_size) for run in batch) == 54051 - lost
-    first = schedule(MNIST, 16)[0]
+        assert sum(run.length for batch in batch_schedule(MNIST, batch_size) for run in batch) == 54051 - lost
+    first = batch_schedule(MNIST, 16)[0]
     assert [(run.digit, run.chunk) for run in first] == [(0, 5), (1, 5)]
     assert [run.length for run in first] == [7, 9]  # 983 of 2115 images left are zeros
 
@@ -72,12 +73,12 @@ def test_mnist_shows_its_nominal_length() -> None:
 def test_images_are_drawn_with_replacement_by_seed() -> None:
     y = labels([120] * 9)
     rows = torch.arange(len(y))
-    one, same, other = (shown(y, rows, 8, seed) for seed in (0, 0, 1))
+    one, same, other = (train_plan(y, rows, 8, seed) for seed in (0, 0, 1))
     assert torch.equal(one.rows, same.rows)
     assert not torch.equal(one.rows, other.rows)
     assert torch.equal(y[one.rows], y[other.rows])
     assert len(one.rows.unique()) < len(one.rows)
-    many = torch.cat([shown(y, rows, 8, seed).rows for seed in range(40)])
+    many = torch.cat([train_plan(y, rows, 8, seed).rows for seed in range(40)])
     assert len(many.unique()) == len(y)  # no image of a chunk is out of reach
 
 
@@ -91,7 +92,7 @@ def test_too_few_images_for_six_chunks() -> None:
 def test_test_set_is_every_image_once_through_a_full_turn() -> None:
     counts = [4, 5, 3, 8, 1, 2, 6, 7, 9]
     y = labels([*counts, 10])
-    found = shown_once(y, torch.arange(len(y)))
+    found = general.test_plan(y, torch.arange(len(y)))
     assert found.rows.sort().values.tolist() == (y < 9).nonzero().flatten().tolist()
     assert y[found.rows].tolist() == [digit for digit, count in enumerate(counts) for _ in range(count)]
     assert found.angles.tolist() == pytest.approx([360 / count * i for count in counts for i in range(count)])

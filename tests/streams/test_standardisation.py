@@ -1,11 +1,16 @@
-"""Running standardisation: the same numbers as over all rows at once, whatever the pieces and the scale."""
+"""Standardisation by the first samples of a stream, and running: nothing of it depends on later data."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sncl
 from sncl.streams.standardisation import FARTHEST, RunningScale
 
 
@@ -53,3 +58,69 @@ def test_its_state_is_all_it_knows() -> None:
     for each in (first, second):
         each.update(2 * x)
     assert torch.equal(first.eval(x), second.eval(x))
+
+
+# --- streams of the user's data ----------------------------------------------------------------------------------
+
+
+def test_standardised_by_the_first_task_alone(tmp_path: Path) -> None:
+    """What comes later moves nothing that came before."""
+    numbers = np.random.default_rng(0)
+    y = np.arange(80) % 4
+    x = numbers.normal(5, 3, size=(80, 3))
+    x[:, 2] = numbers.integers(0, 2, 80)
+    changed = x.copy()
+    changed[y >= 2, :2] *= 1e6
+    streams = []
+    for name, values in (("one.npz", x), ("other.npz", changed)):
+        arrays = {"x": values, "y": y, "x_test": values[:8], "y_test": y[:8]}
+        np.savez(tmp_path / name, **arrays)
+        streams.append(sncl.stream(str(tmp_path / name)))
+    first, second = (stream.batch(0, torch.arange(40))[0] for stream in streams)
+    assert first.dtype == torch.float32
+    assert first.equal(second)
+    early = x[y < 2]
+    expected = (early[:, :2] - early[:, :2].mean(0)) / early[:, :2].std(0)
+    assert torch.allclose(first[:, :2], torch.tensor(expected, dtype=torch.float32), atol=1e-6)
+    assert first[:, 2].tolist() == early[:, 2].tolist()  # truth values stay
+    assert streams[1].batch(1, torch.arange(40))[0].abs().max() == 10  # and what is far off is moved near
+    tested = streams[0].test(0)[0][:, :2]
+    assert torch.allclose(
+        tested, torch.tensor((x[:8][y[:8] < 2][:, :2] - early[:, :2].mean(0)) / early[:, :2].std(0)).float()
+    )
+
+
+@pytest.mark.parametrize("cut", ["classes", "none"])
+def test_which_columns_are_binary_is_seen_in_the_first_samples_alone(tmp_path: Path, cut: str) -> None:
+    """A column of 0 and 1 stays as it is, even where later data hold other values in it."""
+    y = np.repeat(np.arange(4), 20)
+    x = np.random.default_rng(0).integers(0, 2, size=(80, 2)).astype(float)
+    later = x.copy()
+    later[60:, 0] = 7.5
+    streams = []
+    for name, values in (("one.npz", x), ("other.npz", later)):
+        np.savez(tmp_path / name, x=values, y=y, x_test=values[::10], y_test=y[::10])
+        streams.append(sncl.stream(str(tmp_path / name), cut=cut))
+    first, second = (stream.x[:60] for stream in streams)
+    assert first.equal(second)
+    assert first.equal(torch.tensor(x[:60]).float())
+
+
+def test_without_tasks_the_first_tenth_counts(tmp_path: Path) -> None:
+    x = np.arange(100.0)[:, None]
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(100) % 2, x_test=x[:2], y_test=np.arange(2))
+    stream = sncl.stream(str(tmp_path / "mine.npz"), cut="none", batch_size=32)
+    shown = torch.cat([stream.batch(0, positions)[0] for positions in stream.positions(0, 0)])
+    assert shown.flatten().tolist() == pytest.approx(((x[:, 0] - 4.5) / x[:10].std()).clip(-10, 10).tolist())
+    assert [len(positions) for positions in stream.positions(0, 0)] == [32, 32, 32, 4]
+    assert (stream.scenario, stream.boundaries, stream.tasks) == ("general", False, 1)
+
+
+def test_images_of_floats_are_standardised_by_channel(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal((1.0, 50.0, 0.0), (1.0, 9.0, 0.1), size=(40, 4, 4, 3))
+    np.savez(tmp_path / "mine.npz", x=x.astype(np.float32), y=np.arange(40) % 2, domain=np.repeat([0, 1], 20))
+    stream = sncl.stream(str(tmp_path / "mine.npz"), split="1x2", cut="classes")
+    shown = stream.batch(0, torch.arange(32))[0]
+    assert stream.shape == (3, 4, 4)
+    assert torch.allclose(shown.mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
+    assert torch.allclose(shown.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5)

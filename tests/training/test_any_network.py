@@ -12,7 +12,7 @@ from blobs import CLASSES
 from resuming import goes_on_exactly
 from torch import Tensor, nn
 
-from sncl.networks.gating.gate import gates
+from sncl.networks.gating.attach import gates
 from sncl.training.learner import Learner
 
 Batch = Tensor | dict[str, Tensor]

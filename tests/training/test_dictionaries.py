@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
-from sncl.networks.gating.gate import gates
+from sncl.networks.gating.attach import gates
 from sncl.networks.mlp import MLP
 from sncl.streams.transforms import Unit
 from sncl.training.learner import Learner

@@ -14,7 +14,8 @@ from sncl.errors import SnclError
 from sncl.memory.admission import LossAwareReservoir, Reservoir
 from sncl.memory.memory import Memory
 from sncl.methods.sgd import SGD
-from sncl.methods.table import METHODS, make
+from sncl.methods.table import METHODS, Settings, make
+from sncl.networks.gating.mask import Mask
 from sncl.networks.norm import PassNorm
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
@@ -33,8 +34,12 @@ pytestmark = [  # what torch's compiler has to say about itself
 ]
 TRANSFORM = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 CAPTURABLE = [name for name in METHODS if make(name).capturable]
-GATED = {"parameterisation": "lambda", "natural": 0.02, "eta": 0.01}
-VARIANTS = {"sncl with handover": GATED | {"handover": 0.1, "cut": -3.0}, "sncl with a reserve": {"reserve": 0.3}}
+VARIANTS: dict[str, tuple[Settings, Mask]] = {
+    "sncl natural": ({"gates": "natural", "eta": 0.01}, Mask()),
+    "sncl compensated": ({"gates": "natural", "eta": 0.01}, Mask(threshold=-3.0, compensate=0.1)),
+    "sncl target": ({"gates": "target"}, Mask()),
+    "sncl off": ({"gates": "off"}, Mask()),
+}
 SUBJECTS = [*CAPTURABLE, *VARIANTS]
 ROWS = 8
 
@@ -57,19 +62,10 @@ def images(count: int) -> list[tuple[Tensor, Tensor]]:
 def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: str) -> Learner:
     with seeded(seed, "network"):
         net = ResNet18(4, 3, 8)
-    method = make("sncl", VARIANTS[name]) if name in VARIANTS else name
-    return Learner(
-        net,
-        method,
-        memory=20,
-        replay=ROWS,
-        lr=0.01,
-        transform=TRANSFORM,
-        seed=seed,
-        device=device,
-        engine=engine,
-        **options,
-    )  # type: ignore[arg-type]
+    settings, mask = VARIANTS.get(name, ({}, Mask()))
+    method = make("sncl" if name in VARIANTS else name, settings)
+    usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": TRANSFORM, "mask": mask}
+    return Learner(net, method, **usual, seed=seed, device=device, engine=engine, **options)
 
 
 def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, stop: int | None = None) -> None:

@@ -12,8 +12,9 @@ import pytest
 from command_line import Sncl
 
 from sncl.errors import SnclError
-from sncl.networks.gating.gate import gates
-from sncl.runs.experiment import perform, plan
+from sncl.networks.gating.attach import gates
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training import tensorboard as boards
 from sncl.training.events import Moment
 
@@ -65,17 +66,17 @@ def test_everything_is_there(tmp_path: Path) -> None:
         assert [step for step, value in found[f"speed/{name} per second"] if value > 0] == steps
     assert found["memory/rows"][-1] == (steps[-1], 30)
     assert found["memory/filled"][0] == (1, pytest.approx(16 / 30))
-    for readout, measure in result["measures"].items():
-        matrix = measure["accuracy_matrix"]
+    for readout, measure in result.measures.items():
+        matrix = measure.accuracy_matrix
         assert found[f"accuracy/{readout}/task 01"] == pairs(ends, [row[0] for row in matrix])
         assert found[f"accuracy/{readout}/task 03"] == pairs(ends[2:], [matrix[2][2]])  # not before it is learned
-        assert found[f"accuracy/{readout}/mean"][-1] == pairs(ends[2:], [measure["accuracy"]])[0]
+        assert found[f"accuracy/{readout}/mean"][-1] == pairs(ends[2:], [measure.accuracy])[0]
         assert [step for step, _ in found[f"forgetting/{readout}"]] == ends[1:]
-        assert found[f"forgetting/{readout}"][-1][1] == pytest.approx(measure["forgetting"], rel=1e-5)
+        assert found[f"forgetting/{readout}"][-1][1] == pytest.approx(measure.forgetting, rel=1e-5)
     for layer in ("layer1.1", "layer2.1"):
         numbers = [line["open_neurons"][layer][0] for line in evaluations]
         assert found[f"open neurons/{layer}"] == pairs(ends, numbers)
-    assert found["open neurons/part of all"][-1][1] == pytest.approx(result["active_fraction"])
+    assert found["open neurons/part of all"][-1][1] == pytest.approx(result.active_fraction)
 
 
 def test_a_histogram_of_lambda_by_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def test_a_histogram_of_lambda_by_layer(tmp_path: Path, monkeypatch: pytest.Monk
 
     def noted(net: Any) -> Any:
         found = list(gates(net))
-        seen.append(float(found[0][1].log_lambda().detach().sum()))
+        seen.append(float(found[0][1].log_lambda.detach().sum()))
         return found
 
     monkeypatch.setattr(boards, "gates", noted)
@@ -127,7 +128,7 @@ def test_a_resumed_run_goes_on_without_a_step_twice(tmp_path: Path, every: float
         with pytest.raises(Crash):
             perform(experiment, broken, watch=crash_when(condition), checkpoint_seconds=every, tensorboard=True)
     again = perform(experiment, broken, checkpoint_seconds=every, tensorboard=True)
-    assert again["measures"] == whole["measures"]
+    assert again.measures == whole.measures
     ours, theirs = scalars(broken), scalars(tmp_path / "whole")
     assert {name: [step for step, _ in each] for name, each in ours.items()} == {
         name: [step for step, _ in each] for name, each in theirs.items()
@@ -141,7 +142,8 @@ def test_what_a_checkpoint_knows_of_is_there_after_sigkill(tmp_path: Path) -> No
     program = f"""
 import os, signal
 from pathlib import Path
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 
 def watch(moment):
     if moment.steps == 50:

@@ -29,9 +29,9 @@ def read(folder: Path) -> Images:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise SnclError(MISSING) from error
-    found = load_digits()
-    x = torch.from_numpy(np.rint(found.images * (255 / 16)).astype(np.uint8))[:, None]
-    y = torch.from_numpy(found.target).long()
+    digits = load_digits()
+    x = torch.from_numpy(np.rint(digits.images * (255 / 16)).astype(np.uint8))[:, None]
+    y = torch.from_numpy(digits.target).long()
     by_class = torch.sort(y, stable=True).indices  # class by class, in file order
     is_test = torch.zeros(len(y), dtype=torch.bool)
     is_test[by_class[::5]] = True

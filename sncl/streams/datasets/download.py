@@ -1,4 +1,4 @@
-"""One file over HTTP: continued where an earlier try broke off, and put in place only when its checksum is right."""
+"""One file over HTTP: resumed where an earlier try broke off, and renamed only when its checksum is right."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 18
 
-Progress = Callable[[str, int, int], None]
+TransferProgress = Callable[[str, int, int], None]
 
 
-def download(url: str, target: Path, md5: str, progress: Progress | None = None) -> None:
+def download(url: str, target: Path, md5: str, progress: TransferProgress | None = None) -> None:
     """Fetch ``url`` to ``target``; the file grows as ``<target>.part``, which a broken transfer leaves for next time.
 
     ``progress(name, bytes so far, bytes in all or 0 where the server does not say)`` is called as it grows.
     """
-    if target.is_file() and checksum(target) == md5:
+    if target.is_file() and md5_of(target) == md5:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    if not (part.is_file() and checksum(part) == md5):
+    if not (part.is_file() and md5_of(part) == md5):
         _transfer(url, part, target.name, progress)
-    found = checksum(part)
-    if found != md5:
+    actual = md5_of(part)
+    if actual != md5:
         part.unlink()
         raise SnclError(
-            f"The file {url} has the MD5 sum {found} instead of {md5} and was deleted; "
-            "run the same command again, or give another --mirror."
+            f"The file {url} has the MD5 sum {actual} instead of {md5} and was deleted; "
+            "run the same command again, or give another `mirror`."
         )
     os.replace(part, target)
 
 
-def checksum(path: Path) -> str:
+def md5_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _transfer(url: str, part: Path, name: str, progress: Progress | None) -> None:
+def _transfer(url: str, part: Path, name: str, progress: TransferProgress | None) -> None:
     """Append to the part what is still missing of it."""
     from http.client import HTTPException
 
@@ -86,7 +86,7 @@ def _open(url: str, part: Path) -> HTTPResponse:
             part.unlink()
             return _open(url, part)
         raise SnclError(
-            f"The server answered {error.code} ({error.reason}) to {url}; give another --mirror."
+            f"The server answered {error.code} ({error.reason}) to {url}; give another `mirror`."
         ) from error
     if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
         response.close()

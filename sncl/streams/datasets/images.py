@@ -1,14 +1,11 @@
-"""What every reader of a data set hands back, and how files are read, with broken ones named, and written whole."""
+"""What every reader of a data set returns, and how it reads a file and names a broken one."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -16,7 +13,7 @@ from sncl.errors import SnclError
 
 
 class Images(NamedTuple):
-    """A data set: uint8 images [rows, channels, height, width] and int64 labels [rows], to learn from and to test."""
+    """A data set: uint8 images [samples, channels, height, width] and int64 labels [samples], to train and to test."""
 
     train_x: Tensor
     train_y: Tensor
@@ -35,18 +32,3 @@ def contents(path: Path) -> bytes:
 
 def broken(path: Path, what: str) -> SnclError:
     return SnclError(f"The file {path} {what}; delete it and fetch or copy the data set again.")
-
-
-@contextmanager
-def complete(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write that appears under its name when it is complete, and not at all otherwise.
-
-    Until then it has another name for each process, so that two that decode at once do not write into one file.
-    """
-    partial = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.cache import Progress
 from sncl.streams.datasets import cifar10, digits, mnist, tiny_imagenet
 from sncl.streams.datasets.images import Images
 
-Progress = Callable[[int, int], None]
 HASHED_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """A data set in memory, or (``mapped``) in files that are read as they are used.
+class Dataset:
+    """A data set in memory or (``mapped``) in memory-mapped files.
 
-    Images are uint8 [rows, channels, height, width], labels int64 [rows]. A person's own data may also be images
-    of floats or numbers [rows, columns]; they have ``names`` for their classes and, where rows lie in domains, the
-    number of the domain of each row and ``domain_names``.
+    Images are uint8 [samples, channels, height, width], labels int64 [samples]. The user's data may also be images of
+    floats or numbers [samples, columns]; they have ``names`` for their classes and, where there are domains, the index
+    of the domain of each sample and ``domain_names``.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Reader(NamedTuple):
     mapped: bool = False
 
 
-class Found(NamedTuple):
-    """Whether a data set is there, where, and what it consists of."""
+class Status(NamedTuple):
+    """Whether a data set is present, where it is or would be, and what it consists of."""
 
     name: str
     present: bool
@@ -101,7 +101,7 @@ def data_root(given: Path | None = None) -> Path:
     return user_cache_path("sncl")
 
 
-def load(name: str, root: Path, progress: Progress | None = None) -> Source:
+def load(name: str, root: Path, progress: Progress | None = None) -> Dataset:
     """The data set of this name under ``root``; ``progress(done, all)`` follows a decoding that takes minutes."""
     if name not in READERS:
         raise SnclError(f"There is no data set '{name}'; the known ones are {', '.join(READERS)}.")
@@ -109,15 +109,15 @@ def load(name: str, root: Path, progress: Progress | None = None) -> Source:
     path = reader.find(root)
     if path is None:
         raise SnclError(_missing(name, reader, root))
-    return Source(name, *reader.read(path, progress), classes=reader.classes, mapped=reader.mapped)
+    return Dataset(name, *reader.read(path, progress), classes=reader.classes, mapped=reader.mapped)
 
 
-def inventory(root: Path) -> list[Found]:
-    """Which data sets are there, by looking for their files only."""
-    places = {name: reader.find(root) for name, reader in READERS.items()}
+def inventory(root: Path) -> list[Status]:
+    """Which data sets are present, by looking for their files only."""
+    paths = {name: reader.find(root) for name, reader in READERS.items()}
     return [
-        Found(name, path is not None, str(path or root), "found" if path else f"expects {READERS[name].expected}")
-        for name, path in places.items()
+        Status(name, path is not None, str(path or root), "found" if path else f"expects {READERS[name].expected}")
+        for name, path in paths.items()
     ]
 
 
@@ -126,5 +126,5 @@ def _missing(name: str, reader: Reader, root: Path) -> str:
         return digits.MISSING
     return (
         f"The data set '{name}' is not in {root}: it needs {reader.expected} there, so run 'sncl data fetch {name}', "
-        "or name the folder that has it with --data or the variable SNCL_DATA."
+        "or name the folder that has it with `data` or the variable SNCL_DATA."
     )

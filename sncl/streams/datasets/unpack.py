@@ -50,10 +50,10 @@ def _unzip(path: Path, space: Path) -> None:
 
 
 def _refuse_escape(archive: Path, name: str, plain: bool) -> None:
-    place = PurePosixPath(name.replace("\\", "/"))
+    path = PurePosixPath(name.replace("\\", "/"))
     drive = len(name) > 1 and name[1] == ":"
-    if not plain or place.is_absolute() or drive or ".." in place.parts:
+    if not plain or path.is_absolute() or drive or ".." in path.parts:
         raise SnclError(
             f"The archive {archive} holds '{name}', which could write outside its folder, so nothing was unpacked; "
-            "delete the archive and fetch it from another place."
+            "delete the archive and fetch it from elsewhere."
         )

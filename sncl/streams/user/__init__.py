@@ -1,1 +1,1 @@
-"""The user's own data as a stream: image folders, arrays and tables."""
+"""The user's data as a stream: image folders, arrays and tables."""

@@ -1,6 +1,6 @@
-"""A person's own data in one .npz file: inputs, labels and, if there are any, test rows and domains.
+"""The user's data in one .npz file: inputs, labels and, if there are any, test samples and domains.
 
-Nothing in it is unpickled. Whichever of the usual names an array has, it is found; two arrays for one part are refused.
+Nothing in it is unpickled. An array is found by any usual name of its role; two arrays for one role are refused.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams.user.listing import Asked, Listing, Part, some, texts
+from sncl.streams.user.listing import Annotations, Listing, as_strings, some
+from sncl.streams.user.spec import DataSpec
 
 Arrays = dict[str, NDArray[Any]]
 
-NAMES = {
+ARRAY_NAMES = {
     "x": ("x", "x_train", "train_x", "data", "images", "features", "train_images", "train_data"),
     "y": ("y", "y_train", "train_y", "labels", "targets", "target", "train_labels"),
     "test x": ("test_x", "x_test", "test_images", "test_data"),
@@ -30,49 +31,43 @@ NAMES = {
 }
 
 
-def list_arrays(asked: Asked) -> Listing:
-    """The rows of a .npz file."""
-    path = asked.path
-    if asked.target is not None or asked.size is not None:
-        raise SnclError("--target is for tables and --size for folders of images; a .npz file takes neither")
+def list_arrays(spec: DataSpec) -> Listing:
+    """The samples of a .npz file."""
+    path = spec.path
+    if spec.target is not None or spec.size is not None:
+        raise SnclError("`target` is for tables and `size` for folders of images; a .npz file takes neither")
+    if path.is_dir():
+        raise SnclError(f"npz: takes a .npz file, and {path} is a folder; for images say folder:PATH")
     stamp = path.stat()
     arrays = _contents(path, stamp.st_mtime_ns, stamp.st_size)
-    found = parts(arrays, path, asked.domain)
-    for role in ("x", "y"):
-        if role not in found:
-            have = some(arrays, 10) or "nothing"
-            raise SnclError(f"{path} has no array {role}: allowed names are {', '.join(NAMES[role])}; it holds {have}")
-    if ("test x" in found) != ("test y" in found):
-        there, missing = ("test x", "test y") if "test x" in found else ("test y", "test x")
-        raise SnclError(f"{path} has {found[there]} but no {missing}: allowed names are {', '.join(NAMES[missing])}")
-    if asked.cut == "domain" and "domain" not in found:
-        raise SnclError(f"--cut domain needs an array of domains in {path}: 'domain', or the one --domain names")
-    x = inputs(arrays[found["x"]], found["x"], path)
-    train = part(arrays, found, "", len(x), path)
+    roles = roles_of(arrays, path, spec.domain)
+    check_arrays(spec, arrays, roles)
+    x = as_inputs(arrays[roles["x"]], roles["x"], path)
+    train = annotate_arrays(arrays, roles, "", len(x), path)
     test_x, test = None, None
-    if "test x" in found:
-        test_x = inputs(arrays[found["test x"]], found["test x"], path)
+    if "test x" in roles:
+        test_x = as_inputs(arrays[roles["test x"]], roles["test x"], path)
         if test_x.shape[1:] != x.shape[1:] or test_x.dtype != x.dtype:
             raise SnclError(
-                f"{path}: {found['x']} and {found['test x']} differ in the shape or type of a row: "
+                f"{path}: {roles['x']} and {roles['test x']} differ in the shape or type of a row: "
                 f"{list(x.shape[1:])} {x.dtype}, {list(test_x.shape[1:])} {test_x.dtype}"
             )
-        test = part(arrays, found, "test ", len(test_x), path)
+        test = annotate_arrays(arrays, roles, "test ", len(test_x), path)
         if (train.domains is None) != (test.domains is None):
             raise SnclError(f"{path} has domains for its training rows or its test rows only; give both or none")
 
-    def load(rows: Tensor, test_rows: Tensor) -> tuple[Tensor, Tensor]:
-        return x[rows], (x if test_x is None else test_x)[test_rows]
+    def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
+        return x[indices], (x if test_x is None else test_x)[test_indices]
 
-    said = ", ".join(f"{role} is {name!r}" for role, name in found.items())
-    left = [name for name in arrays if name not in found.values()]
-    notes = [said + (f"; not used: {some(left)}" if left else "")]
-    return Listing(train, test, load, domain=found.get("domain"), notes=notes)
+    unused = [name for name in arrays if name not in roles.values()]
+    note = ", ".join(f"{role} is {name!r}" for role, name in roles.items())
+    note += f"; not used: {some(unused)}" if unused else ""
+    return Listing(train, test, load, domain=roles.get("domain"), notes=[note])
 
 
 @lru_cache(maxsize=1)
-def _contents(path: Path, changed: int, size: int) -> Arrays:
-    """The arrays of the file as it was then; the last one is kept, for the runs of many seeds."""
+def _contents(path: Path, modified: int, size: int) -> Arrays:
+    """The arrays of the file as modified then; the last file is kept, for the runs of many seeds."""
     if not zipfile.is_zipfile(path):
         raise SnclError(f"{path} is no .npz file, such as numpy.savez writes")
     try:
@@ -84,41 +79,55 @@ def _contents(path: Path, changed: int, size: int) -> Arrays:
         raise SnclError(f"{path} cannot be read as a .npz file ({error})") from error
 
 
-def parts(arrays: Arrays, path: Path, domain: str | None) -> dict[str, str]:
-    """Which array plays which part."""
+def roles_of(arrays: Arrays, path: Path, domain: str | None) -> dict[str, str]:
+    """The name of the array for each role."""
     if domain is not None and domain not in arrays:
-        raise SnclError(f"--domain: {path} has no array {domain!r}; it holds {some(arrays, 10)}")
-    found: dict[str, str] = {}
-    for role, names in NAMES.items():
+        raise SnclError(f"`domain`: {path} has no array {domain!r}; it holds {some(arrays, 10)}")
+    roles: dict[str, str] = {}
+    for role, names in ARRAY_NAMES.items():
         fitting = [name for name in arrays if name.lower() in names]
         if role == "domain" and domain is not None:
             fitting = [domain]
         if len(fitting) > 1:
             raise SnclError(f"{path} has several arrays for {role}: {', '.join(fitting)}; leave one of them")
         if fitting:
-            found[role] = fitting[0]
+            roles[role] = fitting[0]
     beside = [name for name in (f"test_{domain}", f"{domain}_test") if name in arrays]
-    return found | ({"test domain": beside[0]} if beside else {})
+    return roles | ({"test domain": beside[0]} if beside else {})
 
 
-def part(arrays: Arrays, found: dict[str, str], which: str, rows: int, path: Path) -> Part:
-    """Labels and domains of the training (``which`` "") or the test part, as many as there are rows."""
+def check_arrays(spec: DataSpec, arrays: Arrays, roles: dict[str, str]) -> None:
+    """Refuse a file in which a needed array is missing."""
+    for role in ("x", "y"):
+        if role not in roles:
+            have, names = some(arrays, 10) or "nothing", ", ".join(ARRAY_NAMES[role])
+            raise SnclError(f"{spec.path} has no array {role}: allowed names are {names}; it holds {have}")
+    if ("test x" in roles) != ("test y" in roles):
+        there, missing = ("test x", "test y") if "test x" in roles else ("test y", "test x")
+        names = ", ".join(ARRAY_NAMES[missing])
+        raise SnclError(f"{spec.path} has {roles[there]} but no {missing}: allowed names are {names}")
+    if spec.cut == "domain" and "domain" not in roles:
+        raise SnclError(f'`cut="domain"` needs an array of domains in {spec.path}: "domain", or the one `domain` names')
+
+
+def annotate_arrays(arrays: Arrays, roles: dict[str, str], split: str, samples: int, path: Path) -> Annotations:
+    """Labels and domains of the training (``split`` "") or the test ("test ") samples, one for each."""
     labels, domains = (
-        texts(arrays[found[which + role]], f"{path}: the values of {found[which + role]!r}")
-        if which + role in found
+        as_strings(arrays[roles[split + role]], f"{path}: the values of {roles[split + role]!r}")
+        if split + role in roles
         else None
         for role in ("y", "domain")
     )
     assert labels is not None
     for values, role in ((labels, "y"), (domains, "domain")):
-        if values is not None and len(values) != rows:
-            x, other = found[which + "x"], found[which + role]
-            raise SnclError(f"{path}: {x!r} has {rows} rows and {other!r} has {len(values)}")
-    return Part(labels, domains)
+        if values is not None and len(values) != samples:
+            x, other = roles[split + "x"], roles[split + role]
+            raise SnclError(f"{path}: {x!r} has {samples} rows and {other!r} has {len(values)}")
+    return Annotations(labels, domains)
 
 
-def inputs(values: NDArray[Any], name: str, path: Path) -> Tensor:
-    """Images as uint8 or float32 [rows, channels, height, width], anything else as float64 [rows, columns]."""
+def as_inputs(values: NDArray[Any], name: str, path: Path) -> Tensor:
+    """Images as uint8 or float32 [samples, channels, height, width], anything else as float64 [samples, columns]."""
     if values.dtype.kind not in "biuf":
         raise SnclError(f"{path}: {name!r} holds {values.dtype}; inputs are numbers")
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
@@ -127,9 +136,9 @@ def inputs(values: NDArray[Any], name: str, path: Path) -> Tensor:
             "[rows, height, width], [rows, channels, height, width] or [rows, height, width, channels]"
         )
     if values.dtype.kind == "f":
-        lost = ~np.isfinite(values).reshape(len(values), -1).all(1)
-        if lost.any():
-            raise SnclError(f"{path}: {name!r} holds nan or infinity in row {int(lost.argmax()) + 1}")
+        invalid = ~np.isfinite(values).reshape(len(values), -1).all(1)
+        if invalid.any():
+            raise SnclError(f"{path}: {name!r} holds nan or infinity in row {int(invalid.argmax()) + 1}")
     if values.ndim == 2:
         return torch.from_numpy(values.astype(np.float64))
     if values.ndim == 3:

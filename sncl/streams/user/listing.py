@@ -1,6 +1,6 @@
-"""What a reader of a person's own data says before it makes any row: labels and domains as texts, and how to go on.
+"""What a reader of the user's data returns first: labels and domains as strings, and how to load the inputs.
 
-Which rows are learned and which are tested may follow from the labels, so labels come first and pixels afterwards.
+Which samples are learned and which are tested may follow from the labels, so labels come first and inputs afterwards.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,94 +17,76 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 
-Form = Literal["folder", "npz", "table"]
-Cut = Literal["classes", "domain", "none"]
-Texts = NDArray[np.str_]
+Strings = NDArray[np.str_]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Where data lie, in which form, and what a person said about them; None: not said."""
+class Annotations(NamedTuple):
+    """The label of each sample and, where there are domains, the domain of each."""
 
-    form: Form
-    path: Path
-    cut: str | None = None
-    target: str | None = None
-    domain: str | None = None
-    size: int | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.form}:{self.path.name}"
-
-
-class Part(NamedTuple):
-    """The label of each row and, where rows lie in domains, the domain of each."""
-
-    labels: Texts
-    domains: Texts | None
+    labels: Strings
+    domains: Strings | None
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows to learn from, rows to test on if there are any, and how to make them.
+    """The annotations of training and test samples, and how to load their inputs.
 
-    ``load`` takes the rows to learn from and those to test on, both as positions: of the training part, and of the test
-    part or, where there is none, of the training part again.
+    ``load`` takes the indices of the samples to train on and of those to test on; the latter count in the test set or,
+    where there is none, in the training set. ``target`` and ``domain`` are the columns or arrays that were used.
     """
 
-    train: Part
-    test: Part | None
+    train: Annotations
+    test: Annotations | None
     load: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     target: str | None = None
     domain: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that sorts the numbers in texts by their value: a2 before a10."""
+def natural_key(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts the numbers in strings by their value: a2 before a10."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part]
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a finite number; Python would also read 1_000."""
+    """Whether a string is a finite number; Python would also read 1_000."""
     try:
         return math.isfinite(float(text)) and "_" not in text
     except ValueError:
         return False
 
 
-def in_order(names: Iterable[str]) -> list[str]:
-    """Numbers by value, else as :func:`natural` sorts."""
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Different names: numbers by value, others by :func:`natural_key`."""
     different = set(names)
     if all(map(is_number, different)):
         return sorted(different, key=lambda name: (float(name), name))
-    return sorted(different, key=natural)
+    return sorted(different, key=natural_key)
 
 
-def texts(values: NDArray[Any], what: str) -> Texts:
-    """Labels or domains as texts: whole numbers, truth values or texts, one a row."""
+def as_strings(values: NDArray[Any], what: str) -> Strings:
+    """Labels or domains as strings: whole numbers, truth values or strings, one for each sample."""
     values = np.asarray(values)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
         raise SnclError(f"{what} hold one label a row, not an array of shape {list(values.shape)}")
     if values.dtype.kind == "f":
-        unsound = ~np.isfinite(values) | (values != np.round(values))
-        if unsound.any():
-            row = int(unsound.argmax())
+        wrong = ~np.isfinite(values) | (values != np.round(values))
+        if wrong.any():
+            row = int(wrong.argmax())
             raise SnclError(f"{what} are whole numbers or texts, but row {row + 1} holds {values[row]}")
         values = values.astype(np.int64)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     if values.dtype.kind not in "iubU":
         raise SnclError(f"{what} are whole numbers or texts, not {values.dtype}")
-    found: Texts = values.astype(np.str_)
-    empty = np.char.str_len(np.char.strip(found)) == 0
+    strings: Strings = values.astype(np.str_)
+    empty = np.char.str_len(np.char.strip(strings)) == 0
     if empty.any():
         raise SnclError(f"{what} are missing in row {int(empty.argmax()) + 1}")
-    return found
+    return strings
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

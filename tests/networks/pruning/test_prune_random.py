@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sncl.networks.gating.gate import attach_gates, gates
+from sncl.networks.gating.attach import attach_gates, gates, set_mask, track_moments
+from sncl.networks.gating.mask import Mask
 from sncl.networks.pruning.prune import pruned
 
 SIZE, STEPS = 6, 9
@@ -81,7 +82,7 @@ class Random(nn.Module):
         return self.head(torch.tanh(torch.stack(parts).sum(0)))
 
 
-def removed(seed: int, handover: float) -> int:
+def removed(seed: int, compensate: float) -> int:
     """How many neurons are taken out of a random network that then computes the same."""
     torch.manual_seed(seed)
     net, x = Random(seed).double(), torch.randn(3, 3, SIZE, SIZE).double()
@@ -92,13 +93,16 @@ def removed(seed: int, handover: float) -> int:
             nn.init.normal_(module.bias)
     leaves = [name for name, module in net.named_modules() if not list(module.children()) and name != "head"]
     places = tuple(name for name in leaves if net.draw.random() < 0.6 and name) or ("hidden.0",)
-    attach_gates(net, x, places, handover=handover)
+    attach_gates(net, x, places)
+    if compensate:
+        track_moments(net)
+        set_mask(net, Mask(compensate=compensate))
     for _, gate in gates(net):
         with torch.no_grad():
-            if handover:
-                gate.moments.copy_(torch.randn(len(gate.mu), 2 * len(gate.mu)).cov())
+            if gate.moments is not None:
+                gate.moments.products.copy_(torch.randn(len(gate.mu), 2 * len(gate.mu)).cov())
             gate.mu.normal_().add_(1)
-            gate.log_spread.copy_(torch.where(torch.rand(len(gate.mu)) < 0.6, 30.0, -30.0))
+            gate.log_variance.copy_(torch.where(torch.rand(len(gate.mu)) < 0.6, 30.0, -30.0))
     net.double().eval()
     found = pruned(net, x)
     other = torch.randn(5, 3, SIZE, SIZE).double()
@@ -109,6 +113,6 @@ def removed(seed: int, handover: float) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("handover", "most"), [(0.0, 20), (0.1, 10)])
-def test_random_networks(handover: float, most: int) -> None:
-    assert sum(removed(seed, handover) > 0 for seed in range(40)) > most
+@pytest.mark.parametrize(("compensate", "most"), [(0.0, 20), (0.1, 10)])
+def test_random_networks(compensate: float, most: int) -> None:
+    assert sum(removed(seed, compensate) > 0 for seed in range(40)) > most

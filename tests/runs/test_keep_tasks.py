@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from sncl.errors import SnclError
-from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import Experiment
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.evaluate import accuracies
 from sncl.training.events import Moment
@@ -25,7 +28,7 @@ class Crash(Exception):
 def test_keeping_networks_changes_nothing_else(tmp_path: Path) -> None:
     plain = perform(short(), tmp_path / "plain")
     kept = perform(short(), tmp_path / "kept", keep_tasks=True)
-    assert kept["measures"] == plain["measures"]
+    assert kept.measures == plain.measures
     assert (tmp_path / "kept" / LOG).read_bytes() == (tmp_path / "plain" / LOG).read_bytes()
     ours, theirs = (read_checkpoint(tmp_path / name / CHECKPOINT)[0] for name in ("kept", "plain"))
     assert ours.keys() == theirs.keys()
@@ -44,7 +47,7 @@ def test_what_is_kept_is_the_network_that_was_scored(tmp_path: Path, method: str
         learner = make_learner(short(method), stream)
         learner.restore_network(state, description["learner"])
         for readout, row in accuracies(learner, stream, range(task + 1)).items():
-            assert row[: task + 1] == result["measures"][readout]["accuracy_matrix"][task][: task + 1]
+            assert row[: task + 1] == result.measures[readout].accuracy_matrix[task][: task + 1]
 
 
 def test_networks_are_kept_across_a_crash(tmp_path: Path) -> None:

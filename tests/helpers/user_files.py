@@ -1,4 +1,4 @@
-"""Data as a person might have them: the digits as arrays and as images, a table of flowers. Asked by many tests."""
+"""Data as a user might have them: the digits as arrays and as images, a table of flowers. Used by many tests."""
 
 from __future__ import annotations
 
@@ -11,32 +11,41 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_iris
 
-from sncl.streams.datasets.sources import Source, load
+from sncl.streams.datasets.sources import Dataset, load
+from sncl.streams.user.data import Loaded, read
+from sncl.streams.user.spec import parse_spec
 
 Rows = list[list[Any]]
 
 
-def digits() -> Source:
+def read_data(stream: str | Path, progress: Callable[[int, int], None] | None = None, **options: Any) -> Loaded:
+    """The data set that a stream's name and options specify."""
+    spec = parse_spec(str(stream), **options)
+    assert spec is not None
+    return read(spec, progress)
+
+
+def digits() -> Dataset:
     return load("digits", Path("."))
 
 
 def save_digits(path: Path) -> Path:
     """The embedded digits, with the same rows to learn from and to test on."""
-    source = digits()
+    dataset = digits()
     np.savez_compressed(
         path,
-        x_train=source.train_x.numpy(),
-        y_train=source.train_y.numpy(),
-        x_test=source.test_x.numpy(),
-        y_test=source.test_y.numpy(),
+        x_train=dataset.train_x.numpy(),
+        y_train=dataset.train_y.numpy(),
+        x_test=dataset.test_x.numpy(),
+        y_test=dataset.test_y.numpy(),
     )
     return path
 
 
 def save_images(folder: Path) -> Path:
     """The same as PNG files, numbered in their order."""
-    source = digits()
-    for part, x, y in (("train", source.train_x, source.train_y), ("test", source.test_x, source.test_y)):
+    dataset = digits()
+    for part, x, y in (("train", dataset.train_x, dataset.train_y), ("test", dataset.test_x, dataset.test_y)):
         for number, (image, label) in enumerate(zip(x.numpy(), y.tolist(), strict=True)):
             place = folder / part / str(label)
             place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which rows of a stream an analysis looks at: all of them, or some that a seed chooses."""
+"""Which samples of a stream an analysis looks at: all of them, or some that a seed chooses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
 
-AT_ONCE = 250  # rows made at a time
+SAMPLES_AT_ONCE = 250
 
 
-class TrainingRows:
-    """``count`` rows drawn from all tasks together, without replacement; 0, or more than there are: every row.
+class TrainingSamples:
+    """``count`` samples drawn from all tasks together, without replacement; 0, or more than there are: every sample.
 
     Iterating makes images (before the transform) and labels batch by batch, so nothing large is held.
     """
@@ -38,13 +38,13 @@ class TrainingRows:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for task, positions in enumerate(self.positions):
-            for part in positions.split(AT_ONCE):
+            for part in positions.split(SAMPLES_AT_ONCE):
                 if len(part):
                     yield self.stream.batch(task, part)
 
 
-def some_of_test(stream: Stream, task: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Up to ``count`` rows of the test set of a task (0: all), in their order: images and labels."""
+def samples_of_test(stream: Stream, task: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Up to ``count`` samples of the test set of a task (0: all), in their order: images and labels."""
     x, y = stream.test(task)
     if 0 < count < len(y):
         drawn = torch.randperm(len(y), generator=generator(seed, "test rows", task))[:count].sort().values
@@ -52,7 +52,7 @@ def some_of_test(stream: Stream, task: int, count: int, seed: int) -> tuple[Tens
     return x, y
 
 
-def rows_of_tests(stream: Stream, count: int, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """About ``count`` test rows, as many of each task (0: all), by task."""
+def samples_of_tests(stream: Stream, count: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+    """About ``count`` test samples, as many of each task (0: all), by task."""
     each = math.ceil(count / stream.test_tasks)
-    return [some_of_test(stream, task, each, seed) for task in range(stream.test_tasks)]
+    return [samples_of_test(stream, task, each, seed) for task in range(stream.test_tasks)]

@@ -1,6 +1,7 @@
-"""An experiment from its names to its files, in this process; what it computes, against independent arithmetic."""
+"""An experiment and its files, in this process; what it computes, against independent arithmetic."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS, make
-from sncl.runs.experiment import Experiment, make_learner, make_stream, perform, plan, stored_result
-from sncl.streams.benchmarks import STREAMS
+from sncl.runs.build import make_learner, make_stream
+from sncl.runs.experiment import Experiment
+from sncl.runs.loading import load_run
+from sncl.runs.perform import perform, stored_result
+from sncl.runs.plan import plan
+from sncl.runs.result import Result
+from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
-from sncl.training.checkpoint import read_checkpoint
+from sncl.training.checkpoint import read_checkpoint, read_json, write_json
 from sncl.training.events import Moment
-from sncl.training.parallel import cores
+from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT, run
 
 DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
@@ -37,99 +42,6 @@ def weights(folder: Path) -> Fields:
 
 def equal(one: Fields, other: Fields) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-# --- the plan ----------------------------------------------------------------------------------------------------
-
-
-def test_what_moves_the_last_bits_belongs_to_the_experiment() -> None:
-    usual = plan("seq-digits", "er", device="cpu")
-    assert (usual.precision, usual.engine, usual.threads) == ("float32", "eager", 1)
-    other = plan("seq-digits", "er", device="cpu", threads=2)
-    assert other.threads == 2 and other.identity() != usual.identity() and other.name() != usual.name()
-    assert plan("seq-cifar10", "er", device="cpu").threads == cores()
-
-
-def test_a_run_computes_on_its_threads_and_leaves_them_as_they_were(tmp_path: Path) -> None:
-    seen = []
-    before = torch.get_num_threads()
-    experiment = plan("seq-digits", "er", tasks=1, epochs=1, device="cpu", threads=2)
-    result = perform(experiment, tmp_path / "run", watch=lambda moment: seen.append(torch.get_num_threads()))
-    assert set(seen) == {2} and torch.get_num_threads() == before and result["manifest"]["threads"] == 2
-
-
-def test_a_plan_fills_in_what_was_not_said() -> None:
-    experiment = plan("seq-digits", "derpp", device="cpu")
-    assert (experiment.memory, experiment.seed, experiment.epochs, experiment.tasks) == (200, 0, 5, 5)
-    assert set(experiment.settings) == {"lr", "batch_size", "replay", "ema", "width", "split", "logits", "labels"}
-    assert (experiment.settings["batch_size"], experiment.settings["width"], experiment.settings["split"]) == (
-        16,
-        100,
-        "5x2",
-    )
-    assert all(value for key, value in experiment.settings.items() if key != "ema")
-
-
-def test_settings_have_the_type_of_their_default() -> None:
-    given = {"lr": "1", "batch_size": "7", "split": "2x3", "labels": "1e-3"}
-    experiment = plan("seq-digits", "derpp", settings=given, device="cpu")
-    assert {key: experiment.settings[key] for key in given} == {
-        "lr": 1.0,
-        "batch_size": 7,
-        "split": "2x3",
-        "labels": 0.001,
-    }
-    assert isinstance(experiment.settings["lr"], float)
-    assert experiment.tasks == 2
-
-
-@pytest.mark.parametrize("method", ["sgd", "joint"])
-def test_a_method_without_memory_has_none(method: str) -> None:
-    assert plan("seq-digits", method, memory=500, device="cpu").memory == 0
-
-
-def test_every_difference_gives_another_folder() -> None:
-    experiments = [
-        short(),
-        short("perm-digits"),
-        short(method="der"),
-        short(memory=31),
-        short(seed=1),
-        short(epochs=2),
-        short(tasks=3),
-        short(validation=0.1),
-        short(settings={"lr": "0.05"}),
-        short(settings={"width": "64"}),
-    ]
-    assert len({experiment.name() for experiment in experiments}) == len(experiments)
-    assert short().name() == short().name()
-
-
-@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "fast", ""])
-def test_a_setting_is_a_finite_number(text: str) -> None:
-    for key in ("lr", "logits"):
-        with pytest.raises(SnclError, match=f"--set {key}= takes a value like"):
-            short(method="der", settings={key: text})
-
-
-@pytest.mark.parametrize("split", ["abc", "x2", "0x2", "2x", "5x9"])
-def test_a_split_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path, split: str) -> None:
-    experiment = plan("seq-digits", "sgd", settings={"split": split}, device="cpu")
-    with pytest.raises(SnclError):
-        perform(experiment, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_can_be_planned_on_every_stream_it_suits(method: str) -> None:
-    made = make(method)
-    for stream, benchmark in STREAMS.items():
-        if (made.needs_boundaries and benchmark.kind == "360") or (made.needs_task_at_test and benchmark.kind != "seq"):
-            with pytest.raises(SnclError, match=f"{method} must be told"):
-                plan(stream, method, device="cpu")
-        else:
-            experiment = plan(stream, method, device="cpu")
-            assert (experiment.epochs, experiment.tasks) == (benchmark.epochs, benchmark.tasks)
 
 
 # --- what a run computes -----------------------------------------------------------------------------------------
@@ -157,9 +69,9 @@ def test_the_last_row_is_the_stored_network_on_the_test_sets(tmp_path: Path) -> 
     net, tests = weights(tmp_path), digits_tests()[:3]
     class_il = [percent(net, x, y, list(range(10))) for x, y in tests]
     task_il = [percent(net, x, y, [2 * task, 2 * task + 1]) for task, (x, y) in enumerate(tests)]
-    assert result["measures"]["class_il"]["accuracy_matrix"][-1] == pytest.approx(class_il, abs=1e-9)
-    assert result["measures"]["task_il"]["accuracy_matrix"][-1] == pytest.approx(task_il, abs=1e-9)
-    assert result["accuracy"] == pytest.approx({"class_il": sum(class_il) / 3, "task_il": sum(task_il) / 3})
+    assert result.measures["class_il"].accuracy_matrix[-1] == pytest.approx(class_il, abs=1e-9)
+    assert result.measures["task_il"].accuracy_matrix[-1] == pytest.approx(task_il, abs=1e-9)
+    assert result.accuracy == pytest.approx({"class_il": sum(class_il) / 3, "task_il": sum(task_il) / 3})
     assert class_il != task_il
 
 
@@ -168,24 +80,24 @@ def test_untrained_accuracies_are_those_of_the_first_weights(tmp_path: Path) -> 
     result = perform(experiment, tmp_path)
     net = dict(make_learner(experiment, make_stream(experiment, None)).body.state_dict())
     expected = [percent(net, x, y, list(range(10))) for x, y in digits_tests()[:3]]
-    assert result["measures"]["class_il"]["untrained"] == pytest.approx(expected, abs=1e-9)
+    assert result.measures["class_il"].untrained == pytest.approx(expected, abs=1e-9)
 
 
 def test_measures_follow_from_the_matrix(tmp_path: Path) -> None:
     result = perform(short(method="sgd", tasks=3), tmp_path)
-    for measure in result["measures"].values():
-        a, u = measure["accuracy_matrix"], measure["untrained"]
+    for measure in result.measures.values():
+        a, u = measure.accuracy_matrix, measure.untrained
         assert [[value is None for value in row] for row in a] == [
             [False, False, True],  # tested on what it has seen and on what comes next
             [False, False, False],
             [False, False, False],
         ]
         falls = [max(a[0][0], a[1][0], a[2][0]) - a[2][0], max(a[1][1], a[2][1]) - a[2][1]]
-        assert measure["forgetting"] == pytest.approx(sum(falls) / 2)
-        assert measure["bwt"] == pytest.approx((a[2][0] - a[0][0] + a[2][1] - a[1][1]) / 2)
-        assert measure["fwt"] == pytest.approx((a[0][1] - u[1] + a[1][2] - u[2]) / 2)
-    main = result["measures"]["class_il"]
-    assert [result[key] for key in ("forgetting", "bwt", "fwt")] == [main[key] for key in ("forgetting", "bwt", "fwt")]
+        assert measure.forgetting == pytest.approx(sum(falls) / 2)
+        assert measure.bwt == pytest.approx((a[2][0] - a[0][0] + a[2][1] - a[1][1]) / 2)
+        assert measure.fwt == pytest.approx((a[0][1] - u[1] + a[1][2] - u[2]) / 2)
+    main = result.measures["class_il"]
+    assert (result.forgetting, result.bwt, result.fwt) == (main.forgetting, main.bwt, main.fwt)
 
 
 @pytest.mark.parametrize(
@@ -194,15 +106,15 @@ def test_measures_follow_from_the_matrix(tmp_path: Path) -> None:
 )
 def test_without_boundaries_there_is_one_row_and_nothing_to_forget(tmp_path: Path, stream: str, method: str) -> None:
     result = perform(short(stream, method), tmp_path)
-    assert len(result["accuracy_matrix"]) == 1
-    assert None not in result["accuracy_matrix"][0]
-    assert result["forgetting"] is result["bwt"] is result["fwt"] is None
+    assert len(result.accuracy_matrix) == 1
+    assert None not in result.accuracy_matrix[0]
+    assert result.forgetting is result.bwt is result.fwt is None
 
 
 def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
     image, label, logits, loss, features = 64, 8, 4 * 10, 4, 2 * (100 + 100)
     costs = {
-        method: perform(short(method=method, tasks=1), tmp_path / method)["memory_bytes_per_sample"]
+        method: perform(short(method=method, tasks=1), tmp_path / method).memory_bytes_per_sample
         for method in ("sgd", "er", "der", "derpp", "sncl")
     }
     assert costs == {
@@ -214,29 +126,34 @@ def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
     }
 
 
-def test_open_neurons_are_those_of_the_stored_gates(tmp_path: Path) -> None:
-    closing = {"lr": "0.1", "eta": "0.1", "gate_lr": "5", "release": "0"}
-    result = perform(short(method="sncl", epochs=3, settings=closing), tmp_path)
-    found = weights(tmp_path)
-    gates = [name.removesuffix("mu") for name in found if name.endswith(".mu")]
-    assert len(gates) == 2
-    # a neuron is open while its variance is smaller than its squared mean
-    is_open = torch.cat([found[f"{gate}log_spread"].exp() < found[f"{gate}mu"].square() for gate in gates])
-    assert result["active_fraction"] == pytest.approx(float(is_open.double().mean()), abs=1e-6)
-    assert 0 < result["active_fraction"] < 1
-    assert result["open_by_task"][-1] == result["active_fraction"]
-    assert len(result["open_by_task"]) == 2
+def test_open_neurons_are_those_of_the_network_that_predicts(tmp_path: Path) -> None:
+    """With an average of the weights it has other gates than the network that trains."""
+    opening = {"gates": "natural", "start": "closed", "eta": "0.003", "ema": "0.95"}
+    result = perform(short(method="sncl", epochs=3, settings=opening), tmp_path)
+    stored, _ = read_checkpoint(tmp_path / CHECKPOINT)
+
+    def fraction(part: str) -> float:
+        layers = [value < 0 for name, value in stored.items() if name.startswith(part) and name.endswith(".log_lambda")]
+        assert len(layers) == 2
+        return float(torch.cat(layers).double().mean())
+
+    assert result.active_fraction == pytest.approx(fraction("ema/"), abs=1e-6) != fraction("network/")
+    assert 0 < result.active_fraction < 1
+    assert len(result.open_by_task) == 2 and result.open_by_task[-1] == result.active_fraction
+    last = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()][-1]
+    is_open, neurons = (sum(each) for each in zip(*last["open_neurons"].values(), strict=True))
+    assert is_open / neurons == pytest.approx(result.active_fraction) == last["active_fraction"]
 
 
 def test_a_validation_split_leaves_the_test_set_alone(tmp_path: Path) -> None:
     validated = perform(short(validation=0.25), tmp_path / "validation")
     usual = perform(short(), tmp_path / "test")
-    assert (validated["scored_on"], usual["scored_on"]) == ("validation", "test")
-    assert validated["manifest"]["validation"] == 0.25
+    assert (validated.scored_on, usual.scored_on) == ("validation", "test")
+    assert validated.manifest.validation == 0.25
     rows = {part: make_stream(short(validation=part), None) for part in (0.0, 0.25)}
     held, tested = (torch.cat([stream.test(task)[0] for task in range(2)]) for stream in (rows[0.25], rows[0.0]))
     assert not {bytes(each.numpy()) for each in held} & {bytes(each.numpy()) for each in tested}
-    assert validated["steps"] < usual["steps"]
+    assert validated.steps < usual.steps
 
 
 @pytest.mark.parametrize("stream", DIGITS)
@@ -245,9 +162,9 @@ def test_a_seed_decides_everything(tmp_path: Path, stream: str) -> None:
         perform(short(stream, "sncl", seed=seed), tmp_path / name) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
     )
     assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert first["accuracy_matrix"] == again["accuracy_matrix"]
+    assert first.accuracy_matrix == again.accuracy_matrix
     assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
-    assert other["seed"] == 1
+    assert other.seed == 1
 
 
 def test_the_first_weights_follow_from_the_seed_and_nothing_else() -> None:
@@ -272,21 +189,40 @@ def test_the_first_weights_follow_from_the_seed_and_nothing_else() -> None:
 def test_sncl_with_everything_off_is_dark_experience_replay_bit_for_bit(
     tmp_path: Path, stream: str, alpha: str, plain: str, settings: dict[str, str]
 ) -> None:
-    off = {"alpha": alpha, "beta": "0.3", "gamma": "0", "eta": "0", "admission": "reservoir"}
+    off = {"alpha": alpha, "beta": "0.3", "gamma": "0", "gates": "off", "admission": "reservoir"}
     common = {"lr": "0.1", "replay": "16"}
     ours = perform(short(stream, "sncl", seed=3, settings=off | common), tmp_path / "sncl")
     theirs = perform(short(stream, plain, seed=3, settings=settings | common), tmp_path / plain)
     assert equal(weights(tmp_path / "sncl"), weights(tmp_path / plain))
-    assert ours["measures"] == theirs["measures"]
+    assert ours.measures == theirs.measures
 
 
-@pytest.mark.parametrize("part", [("gamma", "0.1"), ("eta", "1e-9"), ("admission", "loss-aware"), ("alpha", "0.701")])
-def test_each_part_of_sncl_changes_the_weights(tmp_path: Path, part: tuple[str, str]) -> None:
-    off = {"alpha": "0.7", "beta": "0.3", "gamma": "0", "eta": "0", "admission": "reservoir"}
+@pytest.mark.parametrize(
+    "part", [{"gamma": "0.1"}, {"gates": "kl", "eta": "1e-9"}, {"admission": "loss-aware"}, {"alpha": "0.701"}]
+)
+def test_each_part_of_sncl_changes_the_weights(tmp_path: Path, part: dict[str, str]) -> None:
+    off = {"alpha": "0.7", "beta": "0.3", "gamma": "0", "gates": "off", "admission": "reservoir"}
     perform(short(method="sncl", settings=off), tmp_path / "off")
-    perform(short(method="sncl", settings=off | dict([part])), tmp_path / "on")
+    perform(short(method="sncl", settings=off | part), tmp_path / "on")
     plain = weights(tmp_path / "off")
     assert not equal(plain, {name: weights(tmp_path / "on")[name] for name in plain})
+
+
+@pytest.mark.parametrize("method", ["gem", "agem"])
+def test_a_split_says_how_many_tasks_share_the_memory(tmp_path: Path, method: str) -> None:
+    experiment = plan("seq-digits", method, memory=30, epochs=1, device="cpu", settings={"split": "10x1"})
+    assert (experiment.tasks, experiment.settings["parts"]) == (10, 10)
+    assert len(perform(experiment, tmp_path).accuracy_matrix) == 10
+    by_hand = plan("seq-digits", "gem", device="cpu", settings={"split": "10x1", "parts": "12"})
+    assert by_hand.settings["parts"] == 12
+
+
+def test_a_run_computes_on_its_threads_and_leaves_them_as_they_were(tmp_path: Path) -> None:
+    seen = []
+    before = torch.get_num_threads()
+    experiment = plan("seq-digits", "er", tasks=1, epochs=1, device="cpu", threads=2)
+    result = perform(experiment, tmp_path / "run", watch=lambda moment: seen.append(torch.get_num_threads()))
+    assert set(seen) == {2} and torch.get_num_threads() == before and result.manifest.threads == 2
 
 
 # --- the run folder ----------------------------------------------------------------------------------------------
@@ -307,21 +243,21 @@ def test_who_watches_is_told_of_every_step_and_score(tmp_path: Path) -> None:
     moments: list[Moment] = []
     result = perform(short(), tmp_path, watch=moments.append)
     steps = [moment.steps for moment in moments if not moment.accuracy]
-    assert steps == list(range(1, result["steps"] + 1))
-    assert {(moment.total, moment.tasks) for moment in moments} == {(result["steps"], 2)}
+    assert steps == list(range(1, result.steps + 1))
+    assert {(moment.total, moment.tasks) for moment in moments} == {(result.steps, 2)}
     (_, last) = [moment.accuracy for moment in moments if moment.accuracy]
-    assert last == result["accuracy"]
+    assert last == result.accuracy
 
 
 def test_the_log_tells_of_the_losses_and_scores(tmp_path: Path) -> None:
     result = perform(short(method="derpp"), tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     losses = [line for line in lines if line["event"] == "losses"]
-    assert [line["step"] for line in losses] == list(range(1, result["steps"] + 1))
+    assert [line["step"] for line in losses] == list(range(1, result.steps + 1))
     assert set(losses[0]["losses"]) == {"labels"}  # nothing is remembered yet
     assert set(losses[-1]["losses"]) == {"labels", "past_logits", "past_labels"}
     scores = [line for line in lines if line["event"] == "evaluation"]
-    assert [line["accuracy"]["class_il"] for line in scores] == result["accuracy_matrix"]
+    assert [line["accuracy"]["class_il"] for line in scores] == result.accuracy_matrix
     assert [line["memory"] for line in scores] == [30, 30]
     assert [sum(line["memory_by_class"]) for line in scores] == [30, 30]
     assert [sum(count > 0 for count in line["memory_by_task"]) for line in scores] == [1, 2]
@@ -335,7 +271,7 @@ def test_the_log_tells_which_neurons_are_open_and_which_task_uses_them(tmp_path:
     assert all("memory_by_task" not in line for line in scores)  # all classes in every task: nobody knows
     assert set(last["open_neurons"]) == {"layer1.1", "layer2.1"}
     is_open, neurons = (sum(each) for each in zip(*last["open_neurons"].values(), strict=True))
-    assert is_open / neurons == pytest.approx(result["active_fraction"])
+    assert is_open / neurons == pytest.approx(result.active_fraction)
     assert [len(line["neuron_use"]["overlap"]) for line in scores] == [1, 2, 3]
     for line in scores:
         use = line["neuron_use"]
@@ -379,6 +315,58 @@ def test_a_run_without_its_description_is_not_taken_over(tmp_path: Path) -> None
             stored_result(short(method="der"), tmp_path)
         (tmp_path / name).unlink()
     assert stored_result(short(method="der"), tmp_path) is None
+
+
+def test_a_folder_that_another_run_took_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was empty when it was first looked at; the other process is done when the lock is taken."""
+
+    def meanwhile(experiment: Experiment, *rest: Any) -> Stream:
+        if experiment.seed == 1 and not (tmp_path / "experiment.json").exists():
+            perform(short(), tmp_path)
+        return make_stream(experiment, *rest)
+
+    monkeypatch.setattr("sncl.runs.perform.make_stream", meanwhile)
+    with pytest.raises(SnclError, match="holds another experiment; choose another `out`"):
+        perform(short(seed=1), tmp_path)
+    assert read_json(tmp_path / "experiment.json")["seed"] == 0
+    assert load_run(tmp_path, device="cpu").result == stored_result(short(), tmp_path)
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[Result] = []
+
+    def meanwhile(experiment: Experiment, *rest: Any) -> Stream:
+        monkeypatch.setattr("sncl.runs.perform.make_stream", make_stream)
+        others.append(perform(experiment, tmp_path))
+        return make_stream(experiment, *rest)
+
+    monkeypatch.setattr("sncl.runs.perform.make_stream", meanwhile)
+    assert [perform(short(), tmp_path)] == others
+
+
+def test_a_checkpoint_of_another_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        perform(short(seed=seed), tmp_path / str(seed))
+    shutil.copy(tmp_path / "1" / CHECKPOINT, tmp_path / "0" / CHECKPOINT)
+    (tmp_path / "0" / "result.json").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "0").iterdir() if path.name != ".lock"}
+    with pytest.raises(SnclError, match="holds a checkpoint of another experiment; choose another `out`"):
+        perform(short(), tmp_path / "0")
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "0").iterdir() if path.name != ".lock"}
+    assert after == before
+
+
+def test_a_result_with_other_settings_is_refused(tmp_path: Path) -> None:
+    perform(short(), tmp_path)
+    result = read_json(tmp_path / "result.json")
+    result["manifest"]["settings"]["lr"] = 0.5
+    write_json(tmp_path / "result.json", result)
+    with pytest.raises(SnclError, match=r"result\.json is damaged: it is about another run"):
+        perform(short(), tmp_path)
 
 
 # --- a network that breaks ---------------------------------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""One run alone: how long a step takes beside the bare network, and what a whole run spends outside its steps."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from sncl.bench.subjects import samples_of_a_step, subject
+from sncl.bench.timing import passes, peak_mb, steps_within, timed
+from sncl.runs.experiment import Experiment
+from sncl.streams.stream import Stream
+from sncl.training.checkpoint import write_checkpoint
+from sncl.training.engine import exact_kernels, on_threads
+from sncl.training.evaluate import accuracies, tested_after
+from sncl.training.learner import Learner
+from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES, total_steps
+
+TIMINGS = 7  # of which the median counts
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One line of the table. ``ms_per_step`` is wall time divided by the steps of all ``runs`` together."""
+
+    device: str
+    stream: str
+    method: str
+    memory: int
+    runs: int
+    ms_per_step: float
+    bound_ms: float
+    ratio: float
+    images_per_s: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What a whole run spends outside its steps, in percent of its time: evaluations, checkpoints, reading losses."""
+
+    device: str
+    stream: str
+    method: str
+    percent: float
+    evaluation_s: float
+    checkpoints_s: float
+    logging_s: float
+    steps_s: float
+
+
+def measure_alone(experiment: Experiment) -> tuple[StepTime, Overhead]:
+    """One run alone, timed in turns with the bare network."""
+    with exact_kernels(), on_threads(experiment.threads):
+        if experiment.device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats()
+        learner, stream, batches = subject(experiment)
+        samples = samples_of_a_step(learner, stream)
+        bare, factor = passes(experiment, stream, samples)
+        steps, times = steps_within(lambda: learner.learn(*next(batches)), learner.device), []
+        bare_steps, bare_times = steps_within(bare, learner.device), []
+        for _ in range(TIMINGS if steps > 1 else 1):
+            times.append(timed(lambda: learner.learn(*next(batches)), steps, learner.device))
+            bare_times.append(timed(bare, bare_steps, learner.device) * factor)
+        ms, bound_ms = 1000 * median(times), 1000 * median(bare_times)
+        found = StepTime(
+            device=experiment.device,
+            stream=experiment.stream,
+            method=experiment.method,
+            memory=experiment.memory,
+            runs=1,
+            ms_per_step=ms,
+            bound_ms=bound_ms,
+            ratio=ms / bound_ms,
+            images_per_s=1000 * samples / ms,
+            peak_mb=peak_mb(experiment.device),
+        )
+        return found, overhead(experiment, learner, stream, ms / 1000)
+
+
+def overhead(experiment: Experiment, learner: Learner, stream: Stream, seconds_per_step: float) -> Overhead:
+    """What a whole run would take, from one evaluation, one checkpoint and one reading of losses."""
+    steps = total_steps(stream, experiment.epochs)
+    tests = sum(len(tested_after(stream, task)) for task in range(stream.tasks)) + stream.test_tasks  # + untrained
+    stream.test(0)  # made at the first call
+    evaluation = tests * timed(lambda: accuracies(learner, stream, range(1)), 1, learner.device)
+    with tempfile.TemporaryDirectory(prefix="sncl-") as folder:
+        path = Path(folder) / "checkpoint"
+        checkpoint = timed(lambda: write_checkpoint(path, learner.state(), learner.description()), 3, learner.device)
+    checkpoints = checkpoint * (stream.tasks + steps * seconds_per_step / CHECKPOINT_SECONDS)
+    losses = learner.learn(*stream.batch(0, stream.positions(0, 0)[0]))
+    logging = LOG_LINES * timed(lambda: [float(loss) for loss in losses.values()], 10, learner.device)
+    outside, inside = evaluation + checkpoints + logging, steps * seconds_per_step
+    return Overhead(
+        device=experiment.device,
+        stream=experiment.stream,
+        method=experiment.method,
+        percent=100 * outside / (outside + inside),
+        evaluation_s=evaluation,
+        checkpoints_s=checkpoints,
+        logging_s=logging,
+        steps_s=inside,
+    )

@@ -1,0 +1,83 @@
+"""The trials of a search, several at once, behind a live view of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from sncl.cli.jobs import RUNS_ON_A_GPU
+from sncl.errors import SnclError
+from sncl.live.following import Followed
+from sncl.live.view import LiveView, Overall, live
+from sncl.runs.build import check_memory, make_stream
+from sncl.training.engine import exact_kernels
+from sncl.training.parallel import cores, run_all, run_in_threads
+from sncl.tuning.search import Search
+from sncl.tuning.trial import Trial
+
+if TYPE_CHECKING:
+    from sncl.tuning.study import Standing
+
+
+class Watched:
+    """A view of the trials at work: what each of them tells, and how far all are together."""
+
+    def __init__(self, search: Search, trials: int, finished: int, at_once: int) -> None:
+        heading = f"{search.method} on {search.stream}, trials on held-out data"
+        self.view = LiveView(heading, [Followed("") for _ in range(at_once)])
+        self.trials = trials
+        self.best: float | None = None
+        part = finished / trials
+        self.view.overall = self.overall = Overall(finished, trials, part, part)
+
+    def tell(self, number: int, standing: Standing) -> None:
+        """Take in what one of them says; it may have heard less than another."""
+        finished = min(max(self.overall.ended, standing.finished), self.trials)
+        self.best = max((value for value in (self.best, standing.best) if value is not None), default=None)
+        note = "" if self.best is None else f"best so far {self.best:.2f} %"
+        self.overall = self.overall._replace(ended=finished, part=finished / self.trials, note=note)
+        self.view.overall = self.overall
+        if self.view.runs[number].title != standing.trial:
+            self.view.runs[number] = Followed(standing.trial)
+        if standing.moment is not None:
+            self.view.tell(number, standing.moment)
+
+
+def tune(
+    search: Search,
+    trials: int,
+    storage: Path,
+    out: Path,
+    console: Console,
+    data: Path | None = None,
+    workers: int | None = None,
+) -> list[Trial]:
+    """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
+    if find_spec("optuna") is None:
+        raise SnclError("tuning needs optuna: pip install sncl[tune]")
+    from sncl.tuning.study import Study, StudyJob, take_trials
+
+    usual = search.experiment({}, 0)
+    check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial
+    job = StudyJob(search, storage, out, trials, data)
+    study = Study(job)
+    on_gpu = usual.device.startswith("cuda")
+    at_once = min(trials, workers or (RUNS_ON_A_GPU if on_gpu else max(1, cores() // usual.threads)))
+    watched = Watched(search, trials, min(study.standing().finished, trials), at_once)
+    with live(watched.view, console):
+        try:
+            if on_gpu:
+                with exact_kernels():
+                    run_in_threads(take_trials, [job] * at_once, at_once, watched.tell)
+            elif at_once == 1:
+                study.work(partial(watched.tell, 0))
+            else:
+                run_all(take_trials, [job] * at_once, at_once, watched.tell)
+        except SnclError:
+            if study.standing().finished < trials:  # else the others finished what one left
+                raise
+    return study.close()

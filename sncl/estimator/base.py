@@ -1,0 +1,253 @@
+"""What both estimators share: learning from arrays, meeting new classes, and predicting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from sncl.errors import BadInput, Diverged
+from sncl.estimator.spec import LearnerSpec, Network, check_method
+from sncl.estimator.state import StatefulEstimator
+from sncl.methods.table import Value
+from sncl.tensors.random import generator
+from sncl.training.learner import Learner
+
+
+class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier around a learner. Subclasses say which method it learns with."""
+
+    def __init__(
+        self,
+        *,
+        memory: int,
+        replay: int,
+        lr: float,
+        batch_size: int,
+        epochs: int,
+        hidden: int | Sequence[int],
+        network: Network | None,
+        standardize: bool,
+        ema: float,
+        random_state: Any,
+        device: str,
+        verbose: int,
+        settings: dict[str, Value] | None,
+    ) -> None:
+        self.memory = memory
+        self.replay = replay
+        self.lr = lr
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.hidden = hidden
+        self.network = network
+        self.standardize = standardize
+        self.ema = ema
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.settings = settings
+
+    def _choice(self) -> tuple[str, dict[str, Value]]:
+        """The name of the method and those of its settings that differ from the usual ones."""
+        raise NotImplementedError
+
+    # --- learning
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn these samples from scratch, in ``epochs`` passes over all of them in random order."""
+        X, y = self._validated(X, y, first=True)
+        self._start(X, np.unique(y))
+        self._learn(X, y, self.epochs, shuffle=True)
+        if self.learner_.method.needs_boundaries:
+            self.boundary(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Go on learning: one pass over these samples, in their order.
+
+        New classes may come at any time. ``classes`` names those that will come, if they are known; it may be left out,
+        also in the first call, and may name further ones later.
+        """
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._validated(X, y, first)
+        named = np.unique(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
+        if first:
+            self._start(X, named)
+        else:
+            self._meet(named)
+        self._learn(X, y, 1, shuffle=False)
+        return self
+
+    def boundary(self, X: Any = None, y: Any = None) -> Self:
+        """Say that a task has ended, for the methods that must know (``fit`` says so itself).
+
+        Some of them look at all samples of the task once more: ``boundary(X, y)``.
+        """
+        check_is_fitted(self)
+        if X is None:
+            self.learner_.boundary()
+        else:
+            X, y = self._validated(X, y, first=False)
+            self._meet(np.unique(y))
+            self.learner_.boundary(self._spec.samples(X), self._targets(y))
+        return self
+
+    # --- predicting
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of each class, in the order of ``classes_``. [samples, classes]"""
+        check_is_fitted(self)
+        X = validate_data(self, _to_host(X), reset=False, **self._accepted())
+        logits = self.learner_.logits(self._spec.samples(X)).cpu().double()
+        probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithm of :meth:`predict_proba`."""
+        with np.errstate(divide="ignore"):
+            logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logarithms
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each sample."""
+        likely = self.predict_proba(X).argmax(1)
+        labels: NDArray[Any] = self.classes_[likely]
+        return labels
+
+    # --- inputs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = self.network is not None
+        return tags
+
+    def _accepted(self) -> dict[str, Any]:
+        """What inputs may look like: a network of your own may take images."""
+        return {"allow_nd": self.network is not None, "dtype": "numeric"}
+
+    def _validated(self, X: Any, y: Any, first: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+        X, y = validate_data(self, _to_host(X), _to_host(y), reset=first, **self._accepted())
+        check_classification_targets(y)
+        if not first:
+            self._check_kind(y)
+        return X, y
+
+    def _check_kind(self, labels: NDArray[Any]) -> None:
+        """Numbers among text would become text themselves."""
+        if (labels.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
+            example, known = labels.tolist()[0], self.classes_.tolist()[:5]
+            raise BadInput(f"labels are {labels.dtype} such as {example!r} now, but were {known} so far")
+
+    def _announced(self, named: NDArray[Any], y: NDArray[Any], first: bool) -> NDArray[Any]:
+        """The classes that were named; those of ``y`` must be among them, or known already."""
+        if not first:
+            self._check_kind(named)
+        unnamed = np.setdiff1d(y, named if first else np.union1d(named, self.classes_))
+        if len(unnamed):
+            raise BadInput(f"y has the label {unnamed.tolist()[0]!r}, which is not one of the classes {named.tolist()}")
+        return named
+
+    def _targets(self, y: NDArray[Any]) -> Tensor:
+        """The output of each label's class."""
+        return torch.from_numpy(self._outputs[np.searchsorted(self.classes_, y)])
+
+    # --- the learner
+
+    def _start(self, X: NDArray[Any], classes: NDArray[Any]) -> None:
+        """Make a learner for inputs like these and the classes known so far."""
+        spec = self._specify(X, len(classes))
+        learner, scale = spec.make()
+        learner.prepare(spec.samples(X[:2]))
+        _reach(learner, len(classes))
+        self._spec, self.learner_, self._scale = spec, learner, scale
+        self.classes_, self._outputs = classes, np.arange(len(classes))
+
+    def _specify(self, X: NDArray[Any], outputs: int) -> LearnerSpec:
+        """The parameters as they are now, checked."""
+        for name in ("epochs", "batch_size"):
+            if not getattr(self, name) >= 1:
+                raise BadInput(f"`{name}` is at least 1, not {getattr(self, name)}")
+        method, settings = self._choice()
+        check_method(method)
+        hidden: Any = (self.hidden,) if isinstance(self.hidden, Integral) else self.hidden
+        precise = self.standardize and np.result_type(X, np.float32) != np.float32
+        return LearnerSpec(
+            method=method,
+            settings=dict(settings),
+            memory=self.memory,
+            replay=self.replay,
+            lr=self.lr,
+            hidden=tuple(hidden),
+            network=self.network,
+            standardize=self.standardize,
+            ema=self.ema,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            device=self.device,
+            shape=X.shape[1:],
+            outputs=outputs,
+            dtype="float64" if precise else "float32",
+        )
+
+    def _meet(self, named: NDArray[Any]) -> None:
+        """Be ready for these classes, of which some may be new."""
+        new = np.setdiff1d(named, self.classes_)
+        if len(new):
+            _reach(self.learner_, len(self.classes_) + len(new))
+            classes = np.concatenate([self.classes_, new])
+            outputs = np.concatenate([self._outputs, len(self.classes_) + np.arange(len(new))])
+            order = classes.argsort(kind="stable")
+            self.classes_, self._outputs = classes[order], outputs[order]
+
+    def _learn(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool) -> None:
+        x, labels = self._spec.samples(X), self._targets(y)
+        if self._scale is not None:
+            self._scale.update(x)
+        order = torch.arange(len(x))
+        for epoch in range(epochs):
+            if shuffle:
+                order = torch.randperm(len(x), generator=generator(self._spec.seed, "order", epoch))
+            losses = [self.learner_.learn(x[part], labels[part]) for part in _batches(order, self.batch_size)]
+            loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
+            if not np.isfinite(loss):
+                raise Diverged(f"the loss became {loss}; use a smaller `lr` than {self.lr}")
+            self._say(f"epoch {epoch + 1} of {epochs}: loss {loss:.4f}")
+        if self.learner_.memory is not None:
+            self._say(f"{len(self.learner_.memory)} of at most {self.learner_.memory.capacity} samples in memory")
+
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            print(f"[{type(self).__name__}] {line}")
+
+
+def _reach(learner: Learner, outputs: int) -> None:
+    """Have at least so many outputs."""
+    if outputs > learner.outputs:
+        if not learner.grows:
+            raise BadInput(
+                f"there are {outputs} classes now, and the network has {learner.outputs} outputs and does not end with "
+                "an nn.Linear that could get more; name all `classes` at the first partial_fit"
+            )
+        learner.grow(outputs)
+
+
+def _to_host(value: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+
+
+def _batches(order: Tensor, size: int) -> list[Tensor]:
+    """Samples in batches of one size. A single last one joins the batch before: BatchNorm cannot learn it alone."""
+    batches = list(order.split(size))
+    if size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches

@@ -1,0 +1,83 @@
+"""The stream, the network and the learner of an experiment."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from torch import nn
+
+from sncl.errors import SnclError
+from sncl.methods.table import entry
+from sncl.networks.mlp import MLP
+from sncl.networks.resnet import ResNet18
+from sncl.runs.experiment import Experiment
+from sncl.runs.settings import make_mask, make_method
+from sncl.streams.benchmarks import named
+from sncl.streams.build import build, build_user
+from sncl.streams.cache import Progress
+from sncl.streams.stream import Stream
+from sncl.streams.user.data import read
+from sncl.tensors.random import seeded
+from sncl.training.learner import Learner
+
+
+def make_network(experiment: Experiment, stream: Stream) -> nn.Module:
+    """The benchmark's network, its weights drawn from the seed alone."""
+    width = int(experiment.settings["width"])
+    network = named(experiment.stream).network if experiment.user_data is None else experiment.user_data.network
+    with seeded(experiment.seed, "network"):
+        if network == "mlp":
+            return MLP(math.prod(stream.shape), stream.classes, width)
+        return ResNet18(stream.classes, stream.shape[0], width)
+
+
+def make_stream(experiment: Experiment, data: Path | None, progress: Progress | None = None) -> Stream:
+    """The stream of an experiment; ``data`` is the folder of the data sets of `sncl list`."""
+    split = None if "split" not in experiment.settings else str(experiment.settings["split"])
+    batch_size, place = int(experiment.settings["batch_size"]), experiment.device
+    seed, tasks, validation = experiment.seed, experiment.tasks, experiment.validation
+    if experiment.user_data is None:
+        stream = build(
+            experiment.stream,
+            data,
+            seed=seed,
+            batch_size=batch_size,
+            tasks=tasks,
+            split=split,
+            validation=validation,
+            device=place,
+            progress=progress,
+        )
+    else:
+        found = read(experiment.user_data.spec(), progress)
+        if found.user_data.fingerprint != experiment.user_data.fingerprint:
+            raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
+        augment = str(experiment.settings.get("augment", "none"))
+        stream = build_user(found, seed, batch_size, tasks, split, validation, place, augment)
+    return stream.joint() if entry(experiment.method).joint else stream
+
+
+def make_learner(experiment: Experiment, stream: Stream) -> Learner:
+    settings = experiment.settings
+    return Learner(
+        make_network(experiment, stream),
+        make_method(experiment.method, settings),
+        memory=max(experiment.memory, 1),
+        replay=int(settings["replay"]),
+        lr=float(settings["lr"]),
+        transform=stream.transform,
+        seed=experiment.seed,
+        device=experiment.device,
+        precision=experiment.precision,
+        engine=experiment.engine,
+        ema=float(settings["ema"]),
+        mask=make_mask(settings),
+    )
+
+
+def check_memory(experiment: Experiment, stream: Stream) -> None:
+    """Refuse a memory that is larger than the stream."""
+    rows = sum(len(phase.rows) for phase in stream.phases)
+    if experiment.memory > rows:
+        raise SnclError(f"`memory={experiment.memory}` is more than the {rows} samples {experiment.stream} has")

@@ -1,0 +1,181 @@
+"""Performing an experiment in its folder: run it, finish it, or return the result that lies there."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+import sncl
+from sncl.errors import SnclError
+from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
+from sncl.runs.build import check_memory, make_learner, make_stream
+from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
+from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
+from sncl.streams.cache import Progress
+from sncl.streams.stream import Stream
+from sncl.training.checkpoint import read_checkpoint, write_json
+from sncl.training.engine import exact_kernels, on_threads
+from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, open_fraction
+from sncl.training.events import Watch
+from sncl.training.learner import Learner
+from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, run
+
+
+def perform(
+    experiment: Experiment,
+    folder: Path,
+    data: Path | None = None,
+    watch: Watch | None = None,
+    progress: Progress | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    keep_tasks: bool = False,
+    tensorboard: bool = False,
+) -> Result:
+    """Run the experiment in ``folder``, or finish it, or return the result that lies there.
+
+    ``keep_tasks`` also leaves the network after each task there, for the analyses; ``tensorboard`` a log for
+    TensorBoard.
+    """
+    finished = stored_result(experiment, folder)
+    if finished is not None:
+        return finished
+    stream = make_stream(experiment, data, progress)
+    check_memory(experiment, stream)
+    learner = make_learner(experiment, stream)
+    learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock", timeout=0), exact_kernels(), on_threads(experiment.threads):
+            finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
+            if finished is not None:
+                return finished
+            begin(experiment, folder)
+            options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
+            scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
+            result = summarise(experiment, stream, learner, scores)
+            write_json(folder / RESULT, result.to_json())
+            return result
+    except Timeout as error:
+        raise SnclError(f"another process is running in {folder}; wait for it or choose another `out`") from error
+    except OSError as error:
+        raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def begin(experiment: Experiment, folder: Path) -> None:
+    """Make the folder that of this experiment. A checkpoint of another one is refused before anything is written."""
+    if (folder / CHECKPOINT).exists():
+        _, description = read_checkpoint(folder / CHECKPOINT)
+        if description.get("experiment") != experiment.identity():
+            raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
+    for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
+        left.unlink()
+    write_json(folder / EXPERIMENT, experiment.described())
+
+
+def stored_result(experiment: Experiment, folder: Path) -> Result | None:
+    """The result in ``folder`` if this experiment is finished there; an error if another one lies there."""
+    if not (folder / EXPERIMENT).exists():
+        for name in (CHECKPOINT, RESULT):
+            if (folder / name).exists():
+                raise SnclError(f"{folder} holds a {name} but no {EXPERIMENT} to say of what; choose another `out`")
+        return None
+    stored, ours = read_described(folder), json.loads(json.dumps(experiment.identity()))
+    if {key: value for key, value in stored.items() if key != PATH} != ours:
+        refuse_changed_data(folder, stored, ours)
+        raise SnclError(f"{folder} holds another experiment; choose another `out` or the settings it was made with")
+    if not (folder / RESULT).exists():
+        return None
+    result = read_result(folder / RESULT)
+    if not is_about(result, experiment):
+        raise SnclError(f"{folder / RESULT} is damaged: it is about another run; {WRITTEN_AGAIN}")
+    return result
+
+
+def is_about(result: Result, experiment: Experiment) -> bool:
+    """Whether a result is that of this experiment, as far as it says what it is a result of."""
+    names = ("stream", "method", "memory", "seed")
+    conditions = ("threads", "precision", "engine", "epochs", "tasks", "validation")
+    return (
+        all(getattr(result, key) == getattr(experiment, key) for key in names)
+        and all(getattr(result.manifest, key) == getattr(experiment, key) for key in conditions)
+        and result.manifest.settings == experiment.settings
+        and result.manifest.protocol == PROTOCOL
+    )
+
+
+def refuse_changed_data(folder: Path, stored: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Say so, where a run differs from the one in the folder in the content of the user's data alone."""
+    user_data, theirs = ours.get("user_data"), stored.get("user_data")
+    if (
+        not isinstance(user_data, dict)
+        or not isinstance(theirs, dict)
+        or user_data["fingerprint"] == theirs.get("fingerprint")
+    ):
+        return
+    if (ours["stream"], user_data["cut"]) == (stored.get("stream"), theirs.get("cut")):
+        raise SnclError(
+            f"{folder} was made with other data: what {ours['stream']} names has changed since; bring back the data, "
+            "or choose another `out`"
+        )
+
+
+def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: Scores) -> Result:
+    """What came of a run."""
+    return Result(
+        stream=experiment.stream,
+        method=experiment.method,
+        memory=experiment.memory,
+        seed=experiment.seed,
+        measures={readout: measured(stream, scores, readout) for readout in scores.matrices},
+        steps=learner.steps,
+        seconds=round(scores.seconds, 3),
+        memory_bytes_per_sample=learner.memory.bytes_per_row() if learner.memory is not None else 0,
+        parameters=sum(parameter.numel() for parameter in learner.net.parameters()),
+        active_fraction=open_fraction(learner),
+        open_by_task=scores.open_by_task or None,
+        open_by_layer=open_by_layer(learner),
+        accuracy_variants={
+            way: {str(readout): value for readout, value in found.items()}
+            for way, found in accuracy_variants(learner, stream).items()
+        },
+        scored_on="validation" if experiment.validation else "test",
+        manifest=made(experiment, stream),
+        class_names=list(stream.names) or None,
+        task_names=list(stream.task_names) or None,
+    )
+
+
+def measured(stream: Stream, scores: Scores, readout: Readout) -> Measures:
+    """What follows from the accuracy matrix of one read-out."""
+    matrix = scores.matrices[readout]
+    return Measures(
+        accuracy=average(matrix),
+        accuracy_matrix=matrix,
+        untrained=scores.untrained.get(readout),
+        forgetting=forgetting(matrix) if stream.boundaries else None,
+        bwt=backward_transfer(matrix) if stream.boundaries else None,
+        fwt=forward_transfer(matrix, scores.untrained[readout]) if stream.boundaries else None,
+    )
+
+
+def made(experiment: Experiment, stream: Stream) -> Manifest:
+    """How a run was made, here and now."""
+    return Manifest(
+        protocol=PROTOCOL,
+        data=stream.source_fingerprint,
+        versions={"sncl": sncl.__version__, "torch": str(torch.__version__), "python": platform.python_version()},
+        device=torch.cuda.get_device_name() if experiment.device.startswith("cuda") else platform.machine(),
+        threads=experiment.threads,
+        precision=experiment.precision,
+        engine=experiment.engine,
+        epochs=experiment.epochs,
+        tasks=experiment.tasks,
+        validation=experiment.validation,
+        settings=experiment.settings,
+    )

@@ -1,0 +1,133 @@
+"""From names and a few choices to a complete experiment: defaults are filled in, names and values are checked."""
+
+from __future__ import annotations
+
+from torch import device as Device
+
+from sncl.errors import SnclError
+from sncl.methods.method import Method
+from sncl.methods.table import Settings, entry
+from sncl.runs.experiment import Experiment
+from sncl.runs.settings import MEMORY, TRAINING, USER_MLP, resolve
+from sncl.streams.benchmarks import Benchmark, named, user_benchmark
+from sncl.streams.user.data import UserData
+from sncl.training.ema import check_ema
+from sncl.training.engine import choose_device, choose_engine, choose_precision
+from sncl.training.parallel import cores
+
+
+def plan(
+    stream: str,
+    method: str,
+    *,
+    memory: int | None = None,
+    seed: int = 0,
+    epochs: int | None = None,
+    tasks: int | None = None,
+    validation: float = 0.0,
+    device: str = "auto",
+    precision: str = "auto",
+    engine: str = "auto",
+    threads: int | None = None,
+    settings: dict[str, str] | None = None,
+    user_data: UserData | None = None,
+) -> Experiment:
+    """Fill in the defaults and check every name and value, before anything is loaded or written.
+
+    ``user_data`` is what :func:`sncl.streams.user.data.read` found out about the user's data, which are then the
+    stream.
+    """
+    given = settings or {}
+    benchmark = benchmark_of(stream, user_data, given)
+    stream = stream if user_data is None else user_data.name
+    memory = choose_memory(method, memory, user_data)
+    epochs = choose_epochs(stream, benchmark, epochs)
+    tasks = choose_tasks(benchmark, tasks, given)
+    chosen, made = resolve(stream, method, memory, usual_settings(benchmark, user_data), given, tasks)
+    check_method(method, made, stream, benchmark, user_data)
+    check_training(chosen, made)
+    place = choose_device(device)
+    if place.type not in ("cpu", "cuda"):
+        raise SnclError(f"runs are made on cpu or cuda, not on {device!r}")
+    return Experiment(
+        stream=stream,
+        method=method,
+        memory=memory,
+        seed=seed,
+        epochs=epochs,
+        tasks=tasks,
+        validation=validation,
+        threads=choose_threads(threads, benchmark, place),
+        device=str(place),
+        precision=str(choose_precision(precision, place, made)).removeprefix("torch."),
+        engine=choose_engine(engine, place, made),
+        settings=chosen,
+        user_data=user_data,
+    )
+
+
+def benchmark_of(stream: str, user_data: UserData | None, given: dict[str, str]) -> Benchmark:
+    """What the stream is made of, by its name or by what is known of the user's data."""
+    if user_data is None:
+        return named(stream)
+    return user_benchmark(user_data, given.get("split"), given.get("augment", "none"))
+
+
+def choose_memory(method: str, memory: int | None, user_data: UserData | None) -> int:
+    """How many samples may be kept; 0 for a method that keeps none."""
+    if not entry(method).memory:
+        return 0
+    if memory is not None and memory < 1:
+        raise SnclError(f"`memory` is at least 1 sample, not {memory}")
+    return memory or (MEMORY if user_data is None else min(MEMORY, max(1, user_data.rows // 5)))
+
+
+def choose_epochs(stream: str, benchmark: Benchmark, epochs: int | None) -> int:
+    if epochs is not None and epochs < 1:
+        raise SnclError(f"`epochs` is at least 1, not {epochs}")
+    if epochs not in (None, 1) and benchmark.once:
+        raise SnclError(f"{stream} is seen once: `epochs` can only be 1")
+    return epochs or benchmark.epochs
+
+
+def choose_tasks(benchmark: Benchmark, tasks: int | None, given: dict[str, str]) -> int:
+    """How many tasks are learned: as many as asked for, or as the split makes. One that is no split fails later."""
+    split = given.get("split", "").partition("x")[0]
+    return tasks if tasks is not None else int(split) if split.isdecimal() else benchmark.tasks
+
+
+def choose_threads(threads: int | None, benchmark: Benchmark, place: Device) -> int:
+    """CPU threads of one run: a small network gains more from several runs at once, and a GPU's host has nothing to
+    share out."""
+    if threads is None:
+        return 1 if benchmark.network == "mlp" or place.type == "cuda" else cores()
+    if threads < 1:
+        raise SnclError(f"`threads` is at least 1, not {threads}")
+    return threads
+
+
+def usual_settings(benchmark: Benchmark, user_data: UserData | None) -> Settings:
+    """The settings of training on this stream, whatever the method."""
+    usual = TRAINING | {"batch_size": benchmark.batch_size, "width": 100 if benchmark.network == "mlp" else 64}
+    if user_data is not None:
+        usual |= USER_MLP if user_data.network == "mlp" else {}
+        usual |= {"augment": "none"} if user_data.pixels else {}
+    if benchmark.kind == "seq":
+        usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
+    return usual
+
+
+def check_method(name: str, made: Method, stream: str, benchmark: Benchmark, user_data: UserData | None) -> None:
+    """Refuse a method that must be told more than the stream can tell it."""
+    if made.needs_boundaries and benchmark.once:
+        raise SnclError(f"{name} must be told where tasks end, and {stream} has no boundaries; use another stream")
+    if made.needs_task_at_test and benchmark.kind != "seq":
+        which = "a seq- stream" if user_data is None else '`cut="classes"`'
+        raise SnclError(f"{name} must be told the task at test time, which only Task-IL does; use {which}")
+
+
+def check_training(chosen: Settings, made: Method) -> None:
+    check_ema(float(chosen["ema"]), made)
+    for key in ("lr", "batch_size", "replay", "width"):
+        if not float(chosen[key]) > 0:
+            raise SnclError(f"{key} is a positive number, not {chosen[key]}")

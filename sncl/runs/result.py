@@ -1,0 +1,180 @@
+"""What came of a run: the one type that ``result.json`` is written from and read into."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from sncl.errors import SnclError
+from sncl.methods.table import Settings
+from sncl.training.checkpoint import read_json
+
+RESULT = "result.json"
+WRITTEN_AGAIN = "move it away to have it written again"
+Accuracies = list[float | None]  # accuracy in percent by task; None where it was not measured
+
+JsonKind = type | tuple[type, ...]
+NUMBER: JsonKind = (int, float)
+OPTIONAL_NUMBER: JsonKind = (int, float, type(None))
+OPTIONAL_DICT: JsonKind = (dict, type(None))
+OPTIONAL_LIST: JsonKind = (list, type(None))
+
+MEASURE_KINDS: dict[str, JsonKind] = {
+    "accuracy": NUMBER,
+    "accuracy_matrix": list,
+    "untrained": OPTIONAL_LIST,
+    **dict.fromkeys(("forgetting", "bwt", "fwt"), OPTIONAL_NUMBER),
+}
+MANIFEST_KINDS: dict[str, JsonKind] = {
+    **dict.fromkeys(("protocol", "data", "device", "precision", "engine"), str),
+    **dict.fromkeys(("versions", "settings"), dict),
+    **dict.fromkeys(("threads", "epochs", "tasks"), int),
+    "validation": NUMBER,
+}
+RESULT_KINDS: dict[str, JsonKind] = {
+    **dict.fromkeys(("stream", "method", "scored_on"), str),
+    **dict.fromkeys(("memory", "seed", "steps", "parameters", "memory_bytes_per_sample"), int),
+    "seconds": NUMBER,
+    "active_fraction": OPTIONAL_NUMBER,
+    **dict.fromkeys(("open_by_task", "class_names", "task_names"), OPTIONAL_LIST),
+    **dict.fromkeys(("open_by_layer", "accuracy_variants"), OPTIONAL_DICT),
+}
+COPIED = ("accuracy_matrix", "forgetting", "bwt", "fwt")  # of the first read-out, at the top of the file
+
+
+@dataclass(frozen=True)
+class Measures:
+    """One read-out: the accuracy matrix in percent and what follows from it; None without task boundaries."""
+
+    accuracy: float
+    accuracy_matrix: list[Accuracies]
+    untrained: Accuracies | None
+    forgetting: float | None
+    bwt: float | None
+    fwt: float | None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """How a run was made: by which versions, where, on which data (a fingerprint), with which settings."""
+
+    protocol: str
+    data: str
+    versions: dict[str, str]
+    device: str
+    threads: int
+    precision: str
+    engine: str
+    epochs: int
+    tasks: int
+    validation: float
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run measured, and how it was made."""
+
+    stream: str
+    method: str
+    memory: int
+    seed: int
+    measures: dict[str, Measures]  # by read-out; the first is the main one
+    steps: int
+    seconds: float
+    memory_bytes_per_sample: int
+    parameters: int
+    active_fraction: float | None  # of all gated neurons; None where there are no gates
+    open_by_task: list[float] | None
+    open_by_layer: dict[str, float] | None
+    accuracy_variants: dict[str, dict[str, float]] | None  # without what only matters in evaluation
+    scored_on: str
+    manifest: Manifest
+    class_names: list[str] | None = None
+    task_names: list[str] | None = None
+
+    @property
+    def main(self) -> Measures:
+        return next(iter(self.measures.values()))
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """The average over all tasks after the last one, by read-out."""
+        return {readout: measure.accuracy for readout, measure in self.measures.items()}
+
+    @property
+    def accuracy_matrix(self) -> list[Accuracies]:
+        return self.main.accuracy_matrix
+
+    @property
+    def forgetting(self) -> float | None:
+        return self.main.forgetting
+
+    @property
+    def bwt(self) -> float | None:
+        return self.main.bwt
+
+    @property
+    def fwt(self) -> float | None:
+        return self.main.fwt
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``result.json``. Names that there are none of are left out."""
+        names = {key: value for key in ("class_names", "task_names") if (value := getattr(self, key))}
+        return {
+            **{key: getattr(self, key) for key in ("stream", "method", "memory", "seed", "accuracy", *COPIED)},
+            "measures": {readout: asdict(measure) for readout, measure in self.measures.items()},
+            **{key: getattr(self, key) for key in ("steps", "seconds", "memory_bytes_per_sample", "parameters")},
+            **{key: getattr(self, key) for key in ("active_fraction", "open_by_task", "open_by_layer")},
+            "accuracy_variants": self.accuracy_variants,
+            **names,
+            "scored_on": self.scored_on,
+            "manifest": asdict(self.manifest),
+        }
+
+    @classmethod
+    def from_json(cls, facts: Any, path: Path | str = RESULT) -> Self:
+        """The inverse of :meth:`to_json`; one sentence that names ``path`` where something is missing or wrong."""
+        try:
+            parts = expect(facts, {"measures": dict, "manifest": dict})
+            if not parts["measures"]:
+                raise ValueError("it holds no measures")
+            measures = {readout: measures_from(each) for readout, each in parts["measures"].items()}
+            manifest = Manifest(**expect(parts["manifest"], MANIFEST_KINDS))
+            found = cls(measures=measures, manifest=manifest, **expect(facts, RESULT_KINDS))
+            for key in ("accuracy", *COPIED):
+                if facts.get(key) != getattr(found, key):
+                    raise ValueError(f"{key!r} is not that of its measures")
+        except ValueError as error:
+            raise SnclError(f"{path} is damaged: {error}; {WRITTEN_AGAIN}") from error
+        return found
+
+
+def expect(facts: Any, kinds: dict[str, JsonKind]) -> dict[str, Any]:
+    """The values under these keys, each of its kind; one that may be None may also be absent."""
+    if not isinstance(facts, dict):
+        raise ValueError("it holds no result")
+    found = {key: facts.get(key) for key in kinds}
+    for key, kind in kinds.items():
+        if not isinstance(found[key], kind):
+            raise ValueError(f"{key!r} is missing or of the wrong kind")
+    return found
+
+
+def measures_from(facts: Any) -> Measures:
+    found = Measures(**expect(facts, MEASURE_KINDS))
+    rows = facts["accuracy_matrix"]
+    if not rows or not all(isinstance(row, list) and len(row) == len(rows[0]) and is_accuracies(row) for row in rows):
+        raise ValueError("it holds no matrix of accuracies")
+    return found
+
+
+def is_accuracies(values: list[Any]) -> bool:
+    return all(value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in values)
+
+
+def read_result(path: Path) -> Result:
+    """The result in a file; one sentence that names it where it is damaged."""
+    return Result.from_json(read_json(path), path)

@@ -1,0 +1,69 @@
+"""How a stream's name and options specify the user's data: ``folder:PATH``, ``npz:PATH`` and ``table:PATH``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from sncl.errors import SnclError
+
+Form = Literal["folder", "npz", "table"]
+Cut = Literal["classes", "domain", "none"]
+
+FORMS: dict[str, str] = {
+    "folder:PATH": "images in PATH/<class>/, PATH/<domain>/<class>/, or those in PATH/train and PATH/test",
+    "npz:PATH": "arrays x, y (and test_x, test_y, domain) of one .npz file; PATH.npz will do",
+    "table:PATH": "a .csv or .parquet file with a column of labels; PATH.csv, PATH.parquet will do",
+}
+BY_SUFFIX: dict[str, Form] = {".npz": "npz", ".csv": "table", ".parquet": "table"}
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Where the user's data are, in which form, and the options given for them; None: not given."""
+
+    form: Form
+    path: Path
+    cut: Cut | None = None
+    target: str | None = None
+    domain: str | None = None
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.form}:{self.path.name}"
+
+
+def parse_spec(
+    stream: str,
+    cut: str | None = None,
+    target: str | None = None,
+    domain: str | None = None,
+    size: int | None = None,
+) -> DataSpec | None:
+    """What a stream's name and options specify; None for a benchmark, which takes none of these options."""
+    located = locate(stream)
+    if located is None:
+        options = {"cut": cut, "target": target, "domain": domain, "size": size}
+        given = [name for name, value in options.items() if value is not None]
+        if given:
+            raise SnclError(f"`{given[0]}` is for user data ({', '.join(FORMS)}), not for {stream!r}")
+        return None
+    form, path = located
+    if cut is not None and cut not in get_args(Cut):
+        raise SnclError(f"`cut` is one of {', '.join(get_args(Cut))}, not {cut!r}")
+    if not path.exists():
+        raise SnclError(f"there is no {path} for the stream {stream!r}")
+    return DataSpec(form, path.resolve(), cut, target, domain, size)  # type: ignore[arg-type]
+
+
+def locate(stream: str) -> tuple[Form, Path] | None:
+    """The form and the path that a stream's name gives; None for a name that is neither a form nor a file of one."""
+    form, colon, rest = stream.partition(":")
+    if colon and form in get_args(Form):
+        if not rest:
+            raise SnclError(f"{form}: is followed by a path, as in {form}:data/mine")
+        return form, Path(rest).expanduser()  # type: ignore[return-value]
+    path = Path(stream).expanduser()
+    return (BY_SUFFIX[path.suffix.lower()], path) if path.suffix.lower() in BY_SUFFIX else None

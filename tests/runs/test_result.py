@@ -1,0 +1,72 @@
+"""``result.json``: what is written is what is read, and a damaged file is named in one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sncl.errors import SnclError
+from sncl.runs.result import RESULT, Result, read_result
+
+KEYS = [
+    *("stream", "method", "memory", "seed", "accuracy", "accuracy_matrix", "forgetting", "bwt", "fwt", "measures"),
+    *("steps", "seconds", "memory_bytes_per_sample", "parameters", "active_fraction", "open_by_task", "open_by_layer"),
+    *("accuracy_variants", "scored_on", "manifest"),
+]
+MANIFEST_KEYS = [
+    *("protocol", "data", "versions", "device", "threads", "precision", "engine", "epochs", "tasks", "validation"),
+    "settings",
+]
+
+
+@pytest.mark.parametrize("name", ["er-0", "sncl-0", "icarl-0"])
+def test_what_is_written_is_what_is_read(runs: Path, name: str) -> None:
+    text = (runs / name / RESULT).read_text()
+    facts = json.loads(text)
+    assert list(facts) == KEYS and list(facts["manifest"]) == MANIFEST_KEYS
+    result = read_result(runs / name / RESULT)
+    assert json.dumps(result.to_json(), indent=2) + "\n" == text
+    assert result.accuracy == facts["accuracy"] and result.forgetting == facts["forgetting"]
+    assert result.manifest.settings == facts["manifest"]["settings"]
+
+
+def test_names_are_kept_where_there_are_any(runs: Path) -> None:
+    facts = json.loads((runs / "er-0" / RESULT).read_text()) | {"class_names": ["a", "b"], "task_names": ["c"]}
+    result = Result.from_json(facts)
+    assert (result.class_names, result.task_names) == (["a", "b"], ["c"])
+    assert result.to_json() == facts
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stream": None}, "'stream' is missing or of the wrong kind"),
+        ({"measures": {}}, "it holds no measures"),
+        ({"measures": {"class_il": {"accuracy": 3.0}}}, "'accuracy_matrix' is missing"),
+        ({"manifest": None}, "'manifest' is missing"),
+        ({"manifest": {}}, "'protocol' is missing"),
+        ({"accuracy": 3}, "'accuracy' is not that of its measures"),
+        ({"accuracy_matrix": [[1.0]]}, "'accuracy_matrix' is not that of its measures"),
+    ],
+)
+def test_a_damaged_file_is_named(runs: Path, tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    path = tmp_path / RESULT
+    path.write_text(json.dumps(json.loads((runs / "er-0" / RESULT).read_text()) | changes))
+    with pytest.raises(SnclError, match=f"result.json is damaged: {words}.*; move it away"):
+        read_result(path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null"])
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / RESULT).write_text(text)
+    with pytest.raises(SnclError, match=r"result\.json is damaged"):
+        read_result(tmp_path / RESULT)
+
+
+@pytest.mark.parametrize("matrix", [[], [[1.0], [1.0, 2.0]], [["x"]], [3]])
+def test_a_matrix_that_is_none_is_refused(runs: Path, matrix: Any) -> None:
+    facts = json.loads((runs / "er-0" / RESULT).read_text())
+    facts["measures"]["class_il"]["accuracy_matrix"] = matrix
+    with pytest.raises(SnclError, match="it holds no matrix of accuracies"):
+        Result.from_json(facts)
