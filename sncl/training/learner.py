@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.methods.method import Growth, Method, TaskEnd
+from sncl.methods.method import Growth, Method
 from sncl.methods.table import make
 from sncl.networks.gating.attach import set_mask
 from sncl.networks.gating.mask import Mask
 from sncl.networks.output import widen
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.transforms import Identity, Transform, eval_input, training_input
+from sncl.streams.transforms import Identity, Transform, eval_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, pieces, rows
 from sncl.tensors.transfer import upload
 from sncl.training import assembly, state
@@ -187,11 +186,8 @@ class Learner:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             x, y = self._checked_batch(x, y)
             task = {**named(x), "y": y}
-        memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
-        test_transform = partial(eval_input, self.transform)
-        end = TaskEnd(task, memory, capacity, self._transformed, test_transform, self.random["boundary"])
         with self.random.as_global("gates"):
-            content = self.method.at_boundary(self.net, end)
+            content = self.method.at_boundary(self.net, assembly.task_end(self, task))
         self._replay.end_task(content)
         self.expand()
         self.ready.engine.forget()
@@ -307,7 +303,3 @@ class Learner:
             if high >= self.outputs:
                 self.grow(high + 1)
         return mapped(lambda part: upload(part, self.device), inputs), upload(labels, self.device)
-
-    def _transformed(self, x: Inputs) -> Inputs:
-        """Inputs as in training, when a task ends."""
-        return training_input(self.transform, x, self.random.uniform("boundary", rows(x), self.transform.randoms))
