@@ -6,88 +6,85 @@ batches have the size that a test gives them, and the networks are an MLP and a 
 
 from __future__ import annotations
 
-from inspect import signature
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
 from blobs import CLASSES, FEATURES, batches
 from torch import Tensor, nn
 
-from sncl.methods.table import METHODS, Settings, make
+from sncl.methods.table import METHODS, Settings
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
-from sncl.runs.settings import MASK, defaults_table, known_settings, make_mask
+from sncl.runs.settings import TRAINING, defaults_table, known_settings, make_mask, make_method
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.learner import Learner
 
 SCALED: dict[str, Any] = {"lr": 0.02, "replay": 8, "memory": 20}
 IMAGE = (3, 8, 8)
 
-POLICIES = METHODS["sncl"].choices["gates"]  # those that no row has run with their usual settings
-
 
 class Shipped(NamedTuple):
-    """A method, all of its settings, the other arguments of its learner, and whether it needs the ResNet."""
+    """A method with all settings that its training and evaluation have, and whether it needs the ResNet."""
 
     method: str
     settings: Settings
-    options: dict[str, Any]
     resnet: bool = False
 
-    def form(self) -> tuple[Any, ...]:
-        """Which parts are on: texts as they are, numbers by their sign."""
-        chosen = sorted((self.settings | self.options).items())
-        signs = (
-            (name, (value > 0) - (value < 0) if isinstance(value, (int, float)) else value) for name, value in chosen
-        )
-        return (self.method, *signs)
-
-    def learner(self, net: nn.Module | None = None, **more: Any) -> Learner:
+    def learner(self, net: nn.Module | None = None, **options: Any) -> Learner:
         """A learner on the given network, or on the small one of this row."""
         torch.manual_seed(0)
         if net is None:
             net = ResNet18(CLASSES, width=4) if self.resnet else MLP(FEATURES, CLASSES, width=16)
-        return Learner(net, make(self.method, self.settings), device="cpu", **(self.options | SCALED | more))
+        method, mask, ema = make_method(self.method, self.settings), make_mask(self.settings), self.settings["ema"]
+        return Learner(net, method, ema=float(ema), mask=mask, device="cpu", **(SCALED | options))
 
     def batches(self, count: int, rows: int = 8, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
-        """The two tasks of blobs, as inputs of this row's network."""
+        """The two tasks of blobs, as inputs of this row's network and about as large as those of images."""
         shape = IMAGE if self.resnet else (FEATURES,)
         made = batches(count, rows, seed, features=torch.Size(shape).numel())
-        return [(x.reshape(-1, *shape) / 4, y) for x, y in made]  # numbers about as large as those of images
+        return [(x.reshape(-1, *shape) / 4, y) for x, y in made]
+
+    def identity(self) -> Hashable:
+        """Equal for rows that differ at most in what is scaled down."""
+        return (self.method, self.resnet, *sorted(self.settings.items()))
+
+    def form(self) -> Hashable:
+        """Which parts are on: texts as they are, numbers by their sign."""
+        chosen = sorted(self.settings.items())
+        signs = ((name, value if isinstance(value, str) else (value > 0) - (value < 0)) for name, value in chosen)
+        return (self.method, *signs)
 
 
-def _sign(value: Any) -> Any:
-    return (value > 0) - (value < 0) if isinstance(value, int | float) else value
+def shipped(method: str, row: Settings, stream: str = "", **given: str) -> Shipped:
+    """A row of the table, or the usual settings with ``given`` choices.
 
-
-def shipped(method: str, stream: str, row: Settings) -> Shipped:
-    """A row of the table. One that names layers gets the kind of network its stream has."""
-    every = known_settings(method, row, {})
-    settings = {key: every[key] for key in METHODS[method].settings_with(every)}
-    known = signature(Learner).parameters
-    options = {key: row[key] for key in row if key in known and key not in settings and key not in SCALED}
-    if any(key in row for key in MASK):
-        options["mask"] = make_mask(every)
-    named = "features" in row or "layers" in row
-    return Shipped(method, settings, options, named and stream in STREAMS and STREAMS[stream].network != "mlp")
+    A text may name layers, so a row with one gets the kind of network that its stream has.
+    """
+    settings = TRAINING | known_settings(method, row, given)
+    kept = {key: value for key, value in settings.items() if key not in SCALED and key != "batch_size"}
+    has_text = any(isinstance(value, str) for value in row.values())
+    return Shipped(method, kept, has_text and stream in STREAMS and STREAMS[stream].network != "mlp")
 
 
 def every_row() -> dict[str, Shipped]:
-    """The distinct rows of the table by method, stream and memory; a method without a row has its usual settings."""
+    """The distinct rows of the table by method, stream and memory; then usual values and choices that no row has."""
     found = {
-        f"{method} {stream} {memory}": shipped(method, stream, row)
+        f"{method} {stream} {memory}": shipped(method, row, stream)
         for stream, methods in defaults_table().items()
         for method, memories in methods.items()
         for memory, row in memories.items()
     }
-    found |= {f"sncl {gates}": shipped("sncl", "any", {"gates": gates}) for gates in POLICIES}
-    found |= {method: shipped(method, "any", {}) for method in METHODS}
-    return distinct(found, lambda each: (each.method, str(each.settings), str(each.options), each.resnet))
+    for method, entry in METHODS.items():
+        found[method] = shipped(method, {})
+        for choice, values in entry.choices.items():
+            found |= {f"{method} {choice}={value}": shipped(method, {}, **{choice: value}) for value in values}
+    return distinct(found, Shipped.identity)
 
 
-def distinct(found: dict[str, Shipped], by: Any) -> dict[str, Shipped]:
+def distinct(found: dict[str, Shipped], by: Callable[[Shipped], Hashable]) -> dict[str, Shipped]:
     """The first of those that are the same ``by`` something."""
-    firsts: dict[Any, str] = {}
+    firsts: dict[Hashable, str] = {}
     for name, each in found.items():
         firsts.setdefault(by(each), name)
     return {name: found[name] for name in firsts.values()}
