@@ -83,6 +83,16 @@ def task_end(learner: Learner, task: Fields) -> TaskEnd:
     return TaskEnd(task, memory, capacity, transformed, test_transform, learner.random["boundary"])
 
 
+def expand(learner: Learner) -> Ready:
+    """Let the method add what it needs for one more task."""
+    net = learner.net
+    with learner.random.as_global("gates"):
+        learner.method.expand(net)
+    net.to(learner.device)
+    learner.method.to(learner.device)
+    return assemble(learner, net, learner.ready)
+
+
 def check_numbers(net: nn.Module, replay: int, lr: float) -> None:
     """Refuse what nothing can be learned with."""
     if replay < 1:

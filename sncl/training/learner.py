@@ -196,12 +196,7 @@ class Learner:
         """Add what the method needs for one more task; :meth:`boundary` does this by itself."""
         self.tasks += 1
         if self.method.expands:
-            net = self.net
-            with self.random.as_global("gates"):
-                self.method.expand(net)
-            net.to(self.device)
-            self.method.to(self.device)
-            self._ready = assembly.assemble(self, net, self.ready)
+            self._ready = assembly.expand(self)
 
     def grow(self, outputs: int) -> None:
         """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
