@@ -13,17 +13,18 @@ import torch
 from blobs import CLASSES, FEATURES, batches
 from torch import Tensor, nn
 
-from sncl.methods.table import METHODS, make
+from sncl.methods.table import METHODS, Settings, make
+from sncl.networks.gating.mask import Mask
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
-from sncl.runs.settings import Settings, table
+from sncl.runs.settings import defaults_table, known_settings, make_mask
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.learner import Learner
 
 SCALED: dict[str, Any] = {"lr": 0.02, "replay": 8, "memory": 20}
 IMAGE = (3, 8, 8)
 
-UNLISTED: dict[str, Settings] = {"sncl with a reserve": {"reserve": 0.3}}  # kinds of gates that no row has
+UNLISTED = ("kl", "natural", "target")  # kinds of gates, of which a row may have none
 
 
 class Shipped(NamedTuple):
@@ -37,8 +38,7 @@ class Shipped(NamedTuple):
     def form(self) -> tuple[Any, ...]:
         """Which parts are on: texts as they are, numbers by their sign."""
         chosen = sorted((self.settings | self.options).items())
-        signs = ((name, value if isinstance(value, str) else (value > 0) - (value < 0)) for name, value in chosen)
-        return (self.method, *signs)
+        return (self.method, *((name, sign(value)) for name, value in chosen))
 
     def learner(self, net: nn.Module | None = None, **more: Any) -> Learner:
         """A learner on the given network, or on the small one of this row."""
@@ -54,11 +54,20 @@ class Shipped(NamedTuple):
         return [(x.reshape(-1, *shape) / 4, y) for x, y in made]  # numbers about as large as those of images
 
 
+def sign(value: Any) -> Any:
+    """Whether something is on: a text as it is, a number by its sign, a mask by those of its numbers."""
+    if isinstance(value, Mask):
+        return sign(value.threshold), sign(value.compensate)
+    return value if isinstance(value, str) else (value > 0) - (value < 0)
+
+
 def shipped(method: str, stream: str, row: Settings) -> Shipped:
     """A row of the table. A text may name layers, so such a row gets the kind of network its stream has."""
-    settings = METHODS[method].settings | {key: row[key] for key in row if key in METHODS[method].settings}
+    every = known_settings(method, row, {})
+    settings = {key: every[key] for key in METHODS[method].settings_with(every)}
     known = signature(Learner).parameters
     options = {key: row[key] for key in row if key in known and key not in settings and key not in SCALED}
+    options |= {"mask": make_mask(every)} if "threshold" in every else {}
     has_text = any(isinstance(value, str) for value in row.values())
     return Shipped(method, settings, options, has_text and stream in STREAMS and STREAMS[stream].network != "mlp")
 
@@ -67,12 +76,14 @@ def every_row() -> dict[str, Shipped]:
     """The distinct rows of the table by method, stream and memory; a method without a row has its usual settings."""
     found = {
         f"{method} {stream} {memory}": shipped(method, stream, row)
-        for stream, methods in table().items()
+        for stream, methods in defaults_table().items()
         for method, memories in methods.items()
         for memory, row in memories.items()
     }
-    found |= {name: Shipped(name.split()[0], METHODS["sncl"].settings | extra, {}) for name, extra in UNLISTED.items()}
-    found |= {method: Shipped(method, dict(entry.settings), {}) for method, entry in METHODS.items()}
+    found |= {
+        f"sncl {gates}": Shipped("sncl", METHODS["sncl"].settings_with({"gates": gates}), {}) for gates in UNLISTED
+    }
+    found |= {method: Shipped(method, entry.settings_with({}), {}) for method, entry in METHODS.items()}
     return distinct(found, lambda each: (each.method, str(each.settings), str(each.options), each.resnet))
 
 
