@@ -72,6 +72,76 @@ def test_dependencies_point_down():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# --- layout ------------------------------------------------------------------------------------------------------
+
+LONGEST_FILE = 300  # lines
+LONGER = {"sncl/training/learner.py"}  # one class that users meet, with what they must know of it
+LONGEST_METHOD = 90  # lines of SNCL beside its equation
+HELPERS = "helpers"  # what tests share
+
+
+def folders(root: Path) -> set[str]:
+    """The folders below ``root`` that hold Python files, by their path from there."""
+    return {path.parent.relative_to(root).as_posix() for path in root.rglob("*.py")}
+
+
+def test_nothing_is_loose_in_the_package():
+    loose = {path.name for path in (ROOT / "sncl").iterdir() if path.is_file() and path.suffix != ".toml"}
+    assert loose == {"__init__.py", "errors.py", "py.typed"}
+
+
+def test_tests_mirror_the_package():
+    assert folders(ROOT / "tests") - folders(ROOT / "sncl") == {HELPERS}
+
+
+def test_files_are_of_a_readable_length():
+    long = {named(path) for path in SOURCES if len(path.read_text("utf-8").splitlines()) > LONGEST_FILE}
+    assert long == LONGER
+
+
+def test_the_papers_method_fits_on_two_screens():
+    lines = (ROOT / "sncl/methods/sncl.py").read_text("utf-8").splitlines()
+    assert len([line for line in lines if line.strip()]) <= LONGEST_METHOD
+
+
+def test_every_class_has_a_name_of_its_own():
+    found: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(named(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+OPTION = re.compile(r"--[a-z]")
+
+
+def says_options(text: str) -> Iterator[int]:
+    """The lines of strings that name an option of the command line; what docstrings say does not count."""
+    tree = ast.parse(text)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from [node.lineno] if OPTION.search(node.value) else []
+
+
+def test_the_library_speaks_of_arguments_not_of_options():
+    library = [path for path in SOURCES if "cli" not in path.relative_to(ROOT).parts]
+    assert [f"{named(path)}:{line}" for path in library for line in says_options(path.read_text("utf-8"))] == []
+
+
+def test_options_are_noticed_in_strings_only():
+    assert list(says_options('"""Say --out."""\nx = f"{y}: use --out"\n')) == [2]
+    assert not list(says_options("def f():\n    '''As --out does.'''\n    return 'a -- b'  # --out\n"))
+
+
 # --- foreign code ------------------------------------------------------------------------------------------------
 
 FOREIGN = {"eval", "exec", "os.system", "os.popen", "torch.load", "torch.serialization.load", "torch.hub.load"}

@@ -25,7 +25,7 @@ from sncl.streams.transforms import eval_input
 from sncl.training.learner import Learner
 
 PERPLEXITY = 30.0
-FEWEST_SAMPLES = 5  # to embed
+FEWEST_EMBEDDED = 5  # to embed
 
 
 def representations(learner: Learner, x: Tensor) -> Tensor:
@@ -43,8 +43,8 @@ def embed(features: Tensor, seed: int) -> list[list[float]]:
     """Two coordinates for each sample."""
     from sklearn.manifold import TSNE
 
-    if len(features) < FEWEST_SAMPLES or not float(features.std()) > 0:
-        raise SnclError(f"t-SNE needs at least {FEWEST_SAMPLES} samples whose representations are not all the same")
+    if len(features) < FEWEST_EMBEDDED or not float(features.std()) > 0:
+        raise SnclError(f"t-SNE needs at least {FEWEST_EMBEDDED} samples whose representations are not all the same")
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
     made = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(features.numpy())
     points: list[list[float]] = made.tolist()

@@ -12,7 +12,7 @@ from torch import Tensor
 from sncl.streams.stream import Stream
 from sncl.tensors.random import generator
 
-SAMPLES_AT_ONCE = 250
+YIELDED_AT_ONCE = 250
 
 
 class TrainingSamples:
@@ -38,7 +38,7 @@ class TrainingSamples:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for task, positions in enumerate(self.positions):
-            for part in positions.split(SAMPLES_AT_ONCE):
+            for part in positions.split(YIELDED_AT_ONCE):
                 if len(part):
                     yield self.stream.batch(task, part)
 

@@ -26,7 +26,7 @@ def list_names(as_json: JsonOption = False) -> None:
     from sncl.streams.user.spec import FORMS
 
     if as_json:
-        print_json({"methods": list(METHODS), "streams": list(STREAMS), "own": list(FORMS)})
+        print_json({"methods": list(METHODS), "streams": list(STREAMS), "user_data": list(FORMS)})
         return
     methods = [[name, entry.title, *needs(name), entry.reference] for name, entry in METHODS.items()]
     print_table(["method", "", "memory", "boundaries", "task at test", "reference"], methods)

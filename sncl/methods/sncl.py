@@ -2,8 +2,7 @@ r"""SNCL: sparse gates on every neuron, replay of the whole experience, and a me
 
     L = CE(now) + L_gates + alpha CE(memory) + beta ||z - z'||^2 + gamma sum_l ||h_l - h_l'||^2
 
-Reference: Gong et al., *Learning Bayesian Sparse Networks with Full Experience Replay for Continual Learning*,
-CVPR 2022.
+Gong et al., *Learning Bayesian Sparse Networks with Full Experience Replay for Continual Learning*, CVPR 2022.
 """
 
 from __future__ import annotations

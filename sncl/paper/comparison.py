@@ -36,16 +36,7 @@ All rows but the baseline have the labels of the memory and LRS. For `FER-on-lay
 its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
 }
 HEADINGS = [
-    "row",
-    "memory",
-    "read-out",
-    "seeds",
-    "ours",
-    "paper",
-    "difference",
-    "mark",
-    "open neurons",
-    "other weights",
+    *("row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons", "without/with EMA")
 ]
 
 

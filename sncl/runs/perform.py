@@ -21,7 +21,7 @@ from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import read_checkpoint, write_json
 from sncl.training.engine import exact_kernels, on_threads
-from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, open_fraction
+from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer
 from sncl.training.events import Watch
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, run
@@ -137,7 +137,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         seconds=round(scores.seconds, 3),
         memory_bytes_per_sample=learner.memory.bytes_per_row() if learner.memory is not None else 0,
         parameters=sum(parameter.numel() for parameter in learner.net.parameters()),
-        active_fraction=open_fraction(learner),
+        active_fraction=scores.open_by_task[-1] if scores.open_by_task else None,
         open_by_task=scores.open_by_task or None,
         open_by_layer=open_by_layer(learner),
         accuracy_variants={

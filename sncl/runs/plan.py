@@ -44,7 +44,7 @@ def plan(
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)
     chosen, made = resolve(stream, method, memory, usual_settings(benchmark, user_data), given, tasks)
-    check_method(method, made, stream, benchmark, user_data)
+    check_suits(method, made, stream, benchmark, user_data)
     check_training(chosen, made)
     place = choose_device(device)
     if place.type not in ("cpu", "cuda"):
@@ -117,7 +117,7 @@ def usual_settings(benchmark: Benchmark, user_data: UserData | None) -> Settings
     return usual
 
 
-def check_method(name: str, made: Method, stream: str, benchmark: Benchmark, user_data: UserData | None) -> None:
+def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user_data: UserData | None) -> None:
     """Refuse a method that must be told more than the stream can tell it."""
     if made.needs_boundaries and benchmark.once:
         raise SnclError(f"{name} must be told where tasks end, and {stream} has no boundaries; use another stream")

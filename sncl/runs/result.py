@@ -13,7 +13,7 @@ from sncl.training.checkpoint import read_json
 
 RESULT = "result.json"
 WRITTEN_AGAIN = "move it away to have it written again"
-Accuracies = list[float | None]  # accuracy in percent by task; None where it was not measured
+TaskAccuracies = list[float | None]  # accuracy in percent by task; None where it was not measured
 
 JsonKind = type | tuple[type, ...]
 NUMBER: JsonKind = (int, float)
@@ -49,8 +49,8 @@ class Measures:
     """One read-out: the accuracy matrix in percent and what follows from it; None without task boundaries."""
 
     accuracy: float
-    accuracy_matrix: list[Accuracies]
-    untrained: Accuracies | None
+    accuracy_matrix: list[TaskAccuracies]
+    untrained: TaskAccuracies | None
     forgetting: float | None
     bwt: float | None
     fwt: float | None
@@ -105,7 +105,7 @@ class Result:
         return {readout: measure.accuracy for readout, measure in self.measures.items()}
 
     @property
-    def accuracy_matrix(self) -> list[Accuracies]:
+    def accuracy_matrix(self) -> list[TaskAccuracies]:
         return self.main.accuracy_matrix
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -10,12 +11,12 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Method
+from sncl.methods.method import Method, TaskEnd
 from sncl.networks.gating.attach import set_mask, track_moments
 from sncl.networks.output import find_output
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.transforms import eval_input
-from sncl.tensors.fields import Inputs, named
+from sncl.streams.transforms import eval_input, training_input
+from sncl.tensors.fields import Fields, Inputs, named, rows
 from sncl.tensors.random import Randomness
 from sncl.training.descent import Optimizer
 from sncl.training.ema import EMA
@@ -68,6 +69,28 @@ def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Read
     if average is not None and before is not None and before.average is not None:
         average.take_over(before.average)
     return Ready(net, optimizer, engine, average)
+
+
+def task_end(learner: Learner, task: Fields) -> TaskEnd:
+    """What a method may look at when a task ends, of which ``task`` are the samples."""
+
+    def transformed(x: Inputs) -> Inputs:
+        numbers = learner.random.uniform("boundary", rows(x), learner.transform.randoms)
+        return training_input(learner.transform, x, numbers)
+
+    memory, capacity = ({}, 0) if learner.memory is None else (learner.memory.content(), learner.memory.capacity)
+    test_transform = partial(eval_input, learner.transform)
+    return TaskEnd(task, memory, capacity, transformed, test_transform, learner.random["boundary"])
+
+
+def expand(learner: Learner) -> Ready:
+    """Let the method add what it needs for one more task."""
+    net = learner.net
+    with learner.random.as_global("gates"):
+        learner.method.expand(net)
+    net.to(learner.device)
+    learner.method.to(learner.device)
+    return assemble(learner, net, learner.ready)
 
 
 def check_numbers(net: nn.Module, replay: int, lr: float) -> None:

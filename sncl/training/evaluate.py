@@ -79,7 +79,7 @@ def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readou
 def open_when_predicting(learner: Learner) -> dict[str, Tensor]:
     """Which neurons of the network that predicts are open, by layer: bool [channels]."""
     with learner.predicting():
-        return open_neurons(learner.net)
+        return open_neurons(learner.net.body)
 
 
 def open_fraction(learner: Learner) -> float | None:

@@ -16,6 +16,7 @@ from sncl.tensors.fields import Inputs, named
 Labels = Tensor | ArrayLike
 Samples = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
 
+MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 NUMBER_THEM = "number the classes 0, 1, 2, ..., or use sncl.ContinualClassifier, which takes labels of any kind"
 
 
@@ -65,6 +66,13 @@ def as_labels(y: Labels) -> Tensor:
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
     return y.to(torch.int64)
+
+
+def check_labels(low: int, high: int, outputs: int, grows: bool) -> None:
+    """Refuse labels from ``low`` to ``high`` that do not fit a network with so many outputs."""
+    if low < 0 or high >= outputs + (MOST_NEW_OUTPUTS if grows else 0):
+        remedy = NUMBER_THEM if grows or low < 0 else f"{NUMBER_THEM}; new classes need grow=True"
+        raise SnclError(f"label {low if low < 0 else high} does not fit a network with {outputs} outputs: {remedy}")
 
 
 def refuse_gaps(x: Tensor) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.methods.method import Growth, Method, TaskEnd
+from sncl.methods.method import Growth, Method
 from sncl.methods.table import make
 from sncl.networks.gating.attach import set_mask
 from sncl.networks.gating.mask import Mask
 from sncl.networks.output import widen
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.transforms import Identity, Transform, eval_input, training_input
+from sncl.streams.transforms import Identity, Transform, eval_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, pieces, rows
 from sncl.tensors.transfer import upload
 from sncl.training import assembly, state
@@ -37,13 +36,12 @@ from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import Descent, carry_moments
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
-from sncl.training.inputs import NUMBER_THEM, Labels, Samples, as_batch, as_inputs
+from sncl.training.inputs import Labels, Samples, as_batch, as_inputs, check_labels
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.step import StepInput
 
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
-MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 
 
 class Learner:
@@ -188,11 +186,8 @@ class Learner:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             x, y = self._checked_batch(x, y)
             task = {**named(x), "y": y}
-        memory, capacity = ({}, 0) if self.memory is None else (self.memory.content(), self.memory.capacity)
-        test_transform = partial(eval_input, self.transform)
-        end = TaskEnd(task, memory, capacity, self._transformed, test_transform, self.random["boundary"])
         with self.random.as_global("gates"):
-            content = self.method.at_boundary(self.net, end)
+            content = self.method.at_boundary(self.net, assembly.task_end(self, task))
         self._replay.end_task(content)
         self.expand()
         self.ready.engine.forget()
@@ -201,12 +196,7 @@ class Learner:
         """Add what the method needs for one more task; :meth:`boundary` does this by itself."""
         self.tasks += 1
         if self.method.expands:
-            net = self.net
-            with self.random.as_global("gates"):
-                self.method.expand(net)
-            net.to(self.device)
-            self.method.to(self.device)
-            self._ready = assembly.assemble(self, net, self.ready)
+            self._ready = assembly.expand(self)
 
     def grow(self, outputs: int) -> None:
         """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
@@ -303,19 +293,8 @@ class Learner:
         self.prepare(inputs)
         inputs = self.signature.checked(inputs)
         if labels.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
-            self._meet(*(int(value) for value in labels.aminmax()))
+            low, high = (int(value) for value in labels.aminmax())
+            check_labels(low, high, self.outputs, self.grows)
+            if high >= self.outputs:
+                self.grow(high + 1)
         return mapped(lambda part: upload(part, self.device), inputs), upload(labels, self.device)
-
-    def _meet(self, low: int, high: int) -> None:
-        """Be ready for labels from ``low`` to ``high``, or say why not."""
-        if low < 0 or high >= self.outputs + (MOST_NEW_OUTPUTS if self.grows else 0):
-            remedy = NUMBER_THEM if self.grows or low < 0 else f"{NUMBER_THEM}; new classes need grow=True"
-            raise SnclError(
-                f"label {low if low < 0 else high} does not fit a network with {self.outputs} outputs: {remedy}"
-            )
-        if high >= self.outputs:
-            self.grow(high + 1)
-
-    def _transformed(self, x: Inputs) -> Inputs:
-        """Inputs as in training, when a task ends."""
-        return training_input(self.transform, x, self.random.uniform("boundary", rows(x), self.transform.randoms))

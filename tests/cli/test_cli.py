@@ -75,7 +75,7 @@ def test_list_as_a_program() -> None:
     done = program("list", "--json")
     assert done.err == ""  # no warnings either
     found = done.json()
-    assert set(found) == {"methods", "streams", "own"}
+    assert set(found) == {"methods", "streams", "user_data"}
     assert {"sgd", "joint", "er", "der", "derpp", "sncl"} <= set(found["methods"])
     assert found["streams"] == STREAMS
 

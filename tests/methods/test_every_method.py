@@ -8,7 +8,7 @@ import pytest
 import torch
 from blobs import CLASSES, FEATURES, batches
 from resuming import same
-from shipped import FORMS, ROWS, Shipped
+from shipped import FORMS, ROWS, Shipped, shipped
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
@@ -141,7 +141,7 @@ def test_predicting_changes_nothing(subject: Shipped) -> None:
 
 @EVERY_NAME
 def test_works_without_boundaries_or_says_why_not(name: str) -> None:
-    learner = Shipped(name, {}, {}).learner(lr=0.05)
+    learner = shipped(name, {}).learner(lr=0.05)
     if learner.method.needs_boundaries:
         with pytest.raises(SnclError, match=f"{name} must be told where tasks end, and digits-360 has no boundaries"):
             plan("digits-360", name)
@@ -189,7 +189,7 @@ def test_replay_remembers_the_first_task_where_plain_training_forgets_it(name: s
     remembered, forgotten = 0.0, 0.0
     for seed in range(3):
         stream = batches(60, seed=seed)
-        subject, plain = (Shipped(each, {}, {}).learner(seed=seed, lr=0.05) for each in (name, "sgd"))
+        subject, plain = (shipped(each, {}).learner(seed=seed, lr=0.05) for each in (name, "sgd"))
         feed(subject, stream)
         feed(plain, stream)
         x, y = torch.cat([x for x, _ in stream[:30]]), torch.cat([y for _, y in stream[:30]])

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sncl.runs.experiment import perform, plan
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training import events
 from sncl.training.events import Moment, sparingly
 
@@ -23,7 +24,7 @@ def test_where_a_run_is_and_what_it_holds(tmp_path: Path) -> None:
     assert [moment.accuracy for moment in moments if moment.evaluation] == [each.means() for each in scored if each]
     last = scored[-1]
     assert last is not None
-    assert last.tested["class_il"] == result["accuracy_matrix"][-1]
+    assert last.tested["class_il"] == result.accuracy_matrix[-1]
     assert sum(last.inside["memory_by_class"]) == 30
 
 
