@@ -75,7 +75,6 @@ def test_dependencies_point_down():
 # --- layout ------------------------------------------------------------------------------------------------------
 
 LONGEST_FILE = 300  # lines
-LONGER = {"sncl/training/learner.py"}  # one class that users meet, with what they must know of it
 LONGEST_METHOD = 90  # lines of SNCL beside its equation
 HELPERS = "helpers"  # what tests share
 
@@ -95,8 +94,7 @@ def test_tests_mirror_the_package():
 
 
 def test_files_are_of_a_readable_length():
-    long = {named(path) for path in SOURCES if len(path.read_text("utf-8").splitlines()) > LONGEST_FILE}
-    assert long == LONGER
+    assert not {named(path) for path in SOURCES if len(path.read_text("utf-8").splitlines()) > LONGEST_FILE}
 
 
 def test_the_papers_method_fits_on_two_screens():
