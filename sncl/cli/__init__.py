@@ -33,7 +33,7 @@ ClickException: type[Exception] = UsageError.__mro__[1]
 
 
 def main() -> None:
-    """Run the command line; every error a person can put right is one line and exit code 2."""
+    """Run the command line; every error a user can put right is one line and exit code 2."""
     try:
         code = app(standalone_mode=False)
     except SnclError as error:

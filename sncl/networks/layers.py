@@ -162,5 +162,5 @@ def _last_input(net: nn.Module, wiring: Wiring) -> list[Site]:
     known = ", ".join([name for name, _ in net.named_modules() if name][:_NAMES_IN_ERROR]) or "none that is a module"
     raise SnclError(
         f"found no hidden layer to gate or replay in this network; name the layers in `layers` and `features` (it has: "
-        f"{known}), or do without them: `eta=0`, `gamma=0`"
+        f"{known}), or do without them: `gates=off`, `gamma=0`"
     )

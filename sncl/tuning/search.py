@@ -22,7 +22,7 @@ from sncl.tuning.space import SPACES, STEP_SIZES, Choices, Space, including, is_
 class Search:
     """What is searched: a method on a stream, what is fixed, and where each other setting may lie.
 
-    ``fixed`` are settings as a person writes them. Built by :func:`plan_search`, which checks them.
+    ``fixed`` are settings as text. Built by :func:`plan_search`, which checks them.
     """
 
     stream: str

@@ -8,7 +8,7 @@ from sncl.errors import SnclError
 from sncl.methods.table import Settings, Value
 from sncl.runs.settings import parse
 
-# As a person writes them; the default of a setting is always among its values.
+# As text; the default of a setting is always among its values.
 STEP_SIZES = {"lr": "0.03,0.1,0.2"}
 SPACES: dict[str, dict[str, str]] = {
     "oewc": {"strength": "0.1..100:log", "decay": "0.5..1"},

@@ -382,7 +382,7 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
         ["train", "--stream", "seq-digits", "--method", "sncl", "--set", "features=layer9"],
         ["'layer9'", "layer1"],
     ),
-    "split that is none": ([*TRAIN, "--set", "split=many"], ["--split many", "5x2"]),
+    "split that is none": ([*TRAIN, "--set", "split=many"], ["--split 'many'", "5x2"]),
     "split with too many classes": ([*TRAIN, "--set", "split=6x2"], ["12 classes", "10"]),
     "memory of the wrong type": ([*TRAIN, "--memory", "lots"], ["--memory", "integer"]),
     "memory 0": ([*TRAIN, "--memory", "0"], ["--memory", "at least 1"]),

@@ -130,13 +130,21 @@ def test_remembered_rows_are_raw() -> None:
 def test_parameters_reach_the_learner() -> None:
     X, y = blobs()
     given = SMALL | {"hidden": (7, 5), "lr": 0.01, "ema": 0.9}
-    model = SNCLClassifier(alpha=0.0, eta=0.0, settings={"features": "1"}, **given)
+    model = SNCLClassifier(alpha=0.0, eta=0.01, settings={"features": "1"}, **given)
     model.fit(X, y)
     method: Any = model.learner_.method
-    assert (method.alpha, method.eta, method.features, method.release) == (0.0, 0.0, "1", 0.2)
+    assert (method.alpha, method.features) == (0.0, ("1",))
+    assert (type(method.gating), method.gating.eta, method.gating.anneal) == (KL, 0.01, 0.2)
     assert (model.learner_.lr, model.learner_.replay, model.learner_.ema) == (0.01, 8, 0.9)
     widths = [layer.out_features for layer in model.learner_.body.modules() if isinstance(layer, nn.Linear)]
     assert widths == [7, 5, 4]
+
+
+def test_parameters_of_other_gates_do_not_matter() -> None:
+    X, y = blobs()
+    off, target = (SNCLClassifier(gates=gates, sparsity=0.4, **SMALL).fit(X, y) for gates in ("off", "target"))
+    assert off.learner_.method.gating is None  # type: ignore[union-attr]
+    assert target.learner_.method.gating.sparsity == 0.4  # type: ignore[union-attr]
 
 
 def test_the_random_state_decides_everything() -> None:

@@ -26,7 +26,7 @@ from sncl.runs.plan import plan
 from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
 
-SPARSE = {"gates": "natural", "start": "closed", "eta": "0.03"}  # leaves about half of the neurons closed
+SPARSE = {"gates": "natural", "start": "closed", "eta": "0.003"}  # leaves about half of the neurons closed
 
 
 @pytest.fixture(autouse=True)
