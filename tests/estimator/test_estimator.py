@@ -24,6 +24,7 @@ import sncl.estimator.classifier
 from sncl import ContinualClassifier, SNCLClassifier, SnclError
 from sncl.errors import BadInput, Diverged
 from sncl.methods.table import METHODS
+from sncl.networks.gating.policies import KL
 
 USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
 
