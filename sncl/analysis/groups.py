@@ -10,7 +10,7 @@ from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.runs.experiment import deciding, decision
 from sncl.runs.loading import Trained
-from sncl.runs.summary import spread
+from sncl.runs.summary import mean_std
 
 
 @dataclass(frozen=True)
@@ -77,5 +77,5 @@ def over_seeds(values: Sequence[Any]) -> Any:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    mean, deviation = spread(known)
+    mean, deviation = mean_std(known)
     return {"mean": mean, "std": deviation}

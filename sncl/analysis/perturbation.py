@@ -23,7 +23,7 @@ from sncl.errors import SnclError
 from sncl.methods.terms import label_losses
 from sncl.networks.gating.attach import gates
 from sncl.runs.loading import Trained
-from sncl.runs.summary import spread
+from sncl.runs.summary import mean_std
 from sncl.streams.cache import Progress
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
@@ -162,4 +162,4 @@ def over_draws(point: dict[str, Any]) -> dict[str, float]:
     for each in values:
         if not all(math.isfinite(value) for value in each.values()):
             raise SnclError(f"under noise of size {point['size']} the loss is no number any more; use smaller sizes")
-    return {name: spread([each[name] for each in values])[0] for name in values[0]}
+    return {name: mean_std([each[name] for each in values])[0] for name in values[0]}

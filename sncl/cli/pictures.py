@@ -8,7 +8,7 @@ from pathlib import Path
 from sncl.errors import SnclError
 from sncl.evaluation.metrics import mean as over_tasks
 from sncl.runs.result import Result
-from sncl.runs.summary import READOUT_TITLES, by_seeds, readouts, spread
+from sncl.runs.summary import READOUT_TITLES, by_seeds, mean_std, readouts
 
 
 def check_picture(path: Path) -> None:
@@ -36,7 +36,7 @@ def draw(results: list[Result], path: Path) -> None:
             curves = [
                 [over_tasks(known[: t + 1]) for t, known in enumerate(result.accuracy_matrix)] for result in row.results
             ]
-            points = [spread(values) for values in zip(*curves, strict=True)]
+            points = [mean_std(values) for values in zip(*curves, strict=True)]
             means, deviations = [mean for mean, _ in points], [deviation for _, deviation in points]
             if len(points) == 1:  # a stream without boundaries is tested once
                 panel.bar(row.title, means[0], yerr=deviations[0], capsize=3)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sncl.paper.records import TableRow
 from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Published, printed_readouts
-from sncl.runs.summary import READOUT_TITLES, show, spread
+from sncl.runs.summary import READOUT_TITLES, mean_std, show
 
 Command = Callable[[str, Sequence[TableRow]], str]  # which reproduces these rows of a table
 
@@ -58,7 +58,7 @@ def mark(ours: Sequence[float], paper: Published) -> str:
     """
     if len(ours) < 2:
         return ""
-    mean, deviation = spread(ours)
+    mean, deviation = mean_std(ours)
     error = math.sqrt(deviation**2 / len(ours) + (paper.deviation or 0.0) ** 2 / PAPER_SEEDS)
     if abs(mean - paper.mean) <= 2 * error:
         return "equal"
@@ -141,13 +141,13 @@ def comparison_json(table: str, rows: Sequence[TableRow], command: Command) -> d
                 "settings": row.experiment.settings,
                 "seeds": sorted(row.records),
                 "missing": row.missing(),
-                "ours": dict(zip(("mean", "deviation"), spread(each.ours), strict=True)) if each.ours else None,
+                "ours": dict(zip(("mean", "deviation"), mean_std(each.ours), strict=True)) if each.ours else None,
                 "paper": each.paper._asdict() if each.paper else None,
                 "difference": each.difference,
                 "mark": each.mark or None,
                 "open_neurons": open_share(row),
                 "accuracy_variants": {
-                    way: dict(zip(("mean", "deviation"), spread(numbers), strict=True))
+                    way: dict(zip(("mean", "deviation"), mean_std(numbers), strict=True))
                     for way, numbers in ema_variants(each).items()
                 },
             }

@@ -27,10 +27,10 @@ def read_log(path: Path) -> Iterator[LogLine]:
         except ValueError as error:
             raise SnclError(f"line {number} of {path} is damaged ({error})") from error
         try:
-            sound = is_log_line(line)
+            is_valid = is_log_line(line)
         except (AttributeError, KeyError, TypeError):
-            sound = False
-        if not sound:
+            is_valid = False
+        if not is_valid:
             raise SnclError(f"line {number} of {path} is damaged: it is no entry of a log")
         yield line
 

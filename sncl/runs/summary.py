@@ -12,7 +12,7 @@ from sncl.runs.result import Result
 READOUT_TITLES = {"class_il": "Class-IL", "task_il": "Task-IL", "domain_il": "Domain-IL", "gcl": "GCL"}
 
 
-def spread(values: Sequence[float]) -> tuple[float, float]:
+def mean_std(values: Sequence[float]) -> tuple[float, float]:
     """Mean and sample standard deviation (0 for a single value)."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
@@ -22,7 +22,7 @@ def show(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "–"
-    mean, deviation = spread(known)
+    mean, deviation = mean_std(known)
     return f"{mean:.2f} ± {deviation:.2f}" if len(known) > 1 else f"{mean:.2f}"
 
 

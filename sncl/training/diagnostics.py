@@ -20,7 +20,7 @@ USED = 0.1  # of the layer's strongest mean response: from there on a task uses 
 PROBED_ROWS = 200  # of each task's test samples, evenly spaced
 
 
-def probe(learner: Learner, stream: Stream, learned: range) -> dict[str, Any]:
+def diagnostics(learner: Learner, stream: Stream, learned: range) -> dict[str, Any]:
     """What there is to see, by name; what a method does not have is left out."""
     found: dict[str, Any] = {}
     if learner.memory is not None and "y" in (content := learner.memory.content()):

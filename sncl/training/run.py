@@ -20,7 +20,7 @@ from sncl.errors import SnclError
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.diagnostics import probe
+from sncl.training.diagnostics import diagnostics
 from sncl.training.evaluate import Scores, accuracies, learned_after, open_fraction, tested_after
 from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
@@ -188,7 +188,7 @@ class StreamRun:
         tested, fraction = accuracies(learner, stream, tested_after(stream, task)), open_fraction(learner)
         self.scores.add(tested, fraction)
         learned = learned_after(stream, task)
-        self.news = Evaluation(self.scores.last(learned), probe(learner, stream, learned))
+        self.news = Evaluation(self.scores.last(learned), diagnostics(learner, stream, learned))
         self.log.write(
             event="evaluation",
             step=learner.steps,

@@ -26,7 +26,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sncl.errors import Diverged, SnclError
 from sncl.methods.table import Settings
 from sncl.runs.perform import perform
-from sncl.runs.summary import spread
+from sncl.runs.summary import mean_std
 from sncl.training.events import Moment, Watch, sparingly
 from sncl.tuning.files import write_files
 from sncl.tuning.journal import STUDY_NAME, open_journal
@@ -193,7 +193,7 @@ class Study:
                 reason, state = str(error), TrialState.PRUNED
             outcome = {"scores": scores, "seconds": round(time.monotonic() - begun, 3), "reason": reason}
             with self.lock:
-                value = spread(scores)[0] if state == TrialState.COMPLETE else None
+                value = mean_std(scores)[0] if state == TrialState.COMPLETE else None
                 self.end(trial.number, state, outcome, value)
         except BaseException as error:  # Ctrl-C, or what no other parameters would change
             with self.lock:

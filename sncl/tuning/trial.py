@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sncl.methods.table import Settings
-from sncl.runs.summary import spread
+from sncl.runs.summary import mean_std
 
 
 class Trial(NamedTuple):
@@ -22,11 +22,11 @@ class Trial(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        return spread(self.scores)[0] if self.state == "complete" else None
+        return mean_std(self.scores)[0] if self.state == "complete" else None
 
     def shown(self) -> str:
         """Mean and standard deviation over seeds."""
-        mean, deviation = spread(self.scores)
+        mean, deviation = mean_std(self.scores)
         return f"{mean:.2f} ± {deviation:.2f}"
 
     def as_json(self) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from math import sqrt
 import pytest
 from example_results import result
 
-from sncl.runs.summary import by_seeds, readouts, results_table, show, spread
+from sncl.runs.summary import by_seeds, mean_std, readouts, results_table, show
 
 
 def test_spread_is_the_mean_and_the_sample_deviation() -> None:
     # mean 7/3; squared deviations 16/9 + 1/9 + 25/9 = 42/9, over n - 1 = 2
-    assert spread([1.0, 2.0, 4.0]) == pytest.approx((7 / 3, sqrt(7 / 3)), rel=1e-12)
-    assert spread([5.0]) == (5.0, 0.0)
+    assert mean_std([1.0, 2.0, 4.0]) == pytest.approx((7 / 3, sqrt(7 / 3)), rel=1e-12)
+    assert mean_std([5.0]) == (5.0, 0.0)
 
 
 def test_show() -> None:

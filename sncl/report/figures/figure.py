@@ -13,7 +13,7 @@ from typing import Any
 
 from sncl.report.collect import FinishedRun
 from sncl.report.groups import RunGroup
-from sncl.runs.summary import READOUT_TITLES, spread
+from sncl.runs.summary import READOUT_TITLES, mean_std
 
 Series = dict[str, Any]
 SHOWN_AT_ONCE = 8  # series in a figure, before the reader asks for more
@@ -53,7 +53,7 @@ def mean_and_deviation(values: Iterable[float | None]) -> tuple[float | None, fl
     known = [value for value in values if value is not None]
     if not known:
         return None, None
-    mean, deviation = spread(known)
+    mean, deviation = mean_std(known)
     return round(mean, 4), round(deviation, 4)
 
 
