@@ -78,7 +78,7 @@ def resolve(
     for key in given:
         owner = MASK_OF if key in MASK else entry(method).choice_of(key)
         if key not in known and owner and "gates" in known:
-            raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; set `gates` too")
+            raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; give `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
     make_mask(chosen)  # refuses values it cannot take
     return chosen, make_method(method, chosen)
