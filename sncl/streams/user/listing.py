@@ -19,6 +19,9 @@ from sncl.errors import SnclError
 
 Strings = NDArray[np.str_]
 
+INEXACT = 2**53  # from here on, float64 has no odd numbers
+LONGEST_TEXT = 1000  # characters of a label or of a cell of a table
+
 
 class Annotations(NamedTuple):
     """The label of each sample and, where there are domains, the domain of each."""
@@ -77,12 +80,23 @@ def as_strings(values: NDArray[Any], what: str) -> Strings:
         if wrong.any():
             row = int(wrong.argmax())
             raise SnclError(f"{what} are whole numbers or texts, but row {row + 1} holds {values[row]}")
+        inexact = np.abs(values) >= INEXACT
+        if inexact.any():
+            row = int(inexact.argmax())
+            raise SnclError(
+                f"{what}: row {row + 1} holds {values[row]}, and floating-point numbers of this size merge; write "
+                "whole numbers or texts"
+            )
         values = values.astype(np.int64)
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
-    if values.dtype.kind not in "iubU":
+    if values.dtype.kind not in "iubUS":
         raise SnclError(f"{what} are whole numbers or texts, not {values.dtype}")
-    strings: Strings = values.astype(np.str_)
+    try:
+        strings: Strings = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values.astype(np.str_)
+        longest = max(map(len, strings.tolist()), default=0)
+    except ValueError as error:  # a code that is no character
+        raise SnclError(f"{what} hold a text that is no valid Unicode ({error})") from error
+    if longest > LONGEST_TEXT:
+        raise SnclError(f"{what} hold a text of {longest} characters; at most {LONGEST_TEXT} are read")
     empty = np.char.str_len(np.char.strip(strings)) == 0
     if empty.any():
         raise SnclError(f"{what} are missing in row {int(empty.argmax()) + 1}")
