@@ -81,8 +81,10 @@ def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached
     if description.get("experiment") != identity:
         raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     try:
-        reached = Reached(Place(*description["place"]), Scores(**description["scores"]), int(description["log_length"]))
+        reached = Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
         of_learner = dict(description["learner"])
+        if not all(type(number) is int and 0 <= number < 2**63 for number in (*reached.place, reached.log_length)):
+            raise ValueError
     except (LookupError, TypeError, ValueError) as error:
         raise SnclError(f"{folder / CHECKPOINT} is damaged: it does not say how far its run is") from error
     learner.restore(tensors, of_learner)

@@ -110,3 +110,15 @@ def test_few_large_images_are_decoded_at_once(tmp_path: Path, monkeypatch: pytes
     assert files.read_data(f"folder:{files.save_small_images(tmp_path / 'b')}").user_data.fingerprint == (
         small.user_data.fingerprint
     )
+
+
+def test_a_name_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    zoo = files.save_small_images(tmp_path / "zoo")
+    os.rename(zoo / "ape", os.fsencode(zoo) + b"/\xff\xfe")
+    with pytest.raises(SnclError, match=r"a folder whose name is no UTF-8"):
+        files.read_data(f"folder:{zoo}")
+
+
+def test_a_folder_may_lie_below_a_name_that_is_no_utf8(tmp_path: Path) -> None:
+    above = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    assert files.read_data(f"folder:{files.save_small_images(above / 'zoo')}").user_data.rows == 8
