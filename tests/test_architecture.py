@@ -144,9 +144,6 @@ def test_options_are_noticed_in_strings_only():
 
 FOREIGN = {"eval", "exec", "os.system", "os.popen", "torch.load", "torch.serialization.load", "torch.hub.load"}
 PICKLES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-RESTRICTED_UNPICKLER = (
-    "sncl/streams/datasets/cifar10.py"  # may subclass pickle.Unpickler with its own find_class, no more
-)
 
 
 def runs_foreign_code(text: str, name: str = "") -> Iterator[str]:
@@ -167,20 +164,12 @@ def runs_foreign_code(text: str, name: str = "") -> Iterator[str]:
         return origin.get(node.id, "") if isinstance(node, ast.Name) else ""
 
     def forbidden(used: str) -> bool:
-        allowed = {"pickle", "pickle.UnpicklingError"} if name == RESTRICTED_UNPICKLER else set()
-        return used in FOREIGN or (used.partition(".")[0] in PICKLES and used not in allowed)
+        return used in FOREIGN or used.partition(".")[0] in PICKLES
 
-    restricted = {
-        id(base)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and any(getattr(part, "name", "") == "find_class" for part in node.body)
-        for base in node.bases
-    }
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Attribute | ast.Name) and forbidden(used := full_name(node)):
-            exempt = name == RESTRICTED_UNPICKLER and used == "pickle.Unpickler" and id(node) in restricted
-            yield from () if exempt else (f"{name}:{line} {used}",)
+            yield f"{name}:{line} {used}"
         if isinstance(node, ast.Import):
             yield from (f"{name}:{line} import {a.name}" for a in node.names if forbidden(a.name))
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -203,20 +192,13 @@ def test_nothing_runs_foreign_code():
         "from torch import load as read",
         "import pickle",
         "from pickle import loads",
+        "import pickle\nclass Safe(pickle.Unpickler):\n    def find_class(self, module, name): ...",
         "import subprocess\nsubprocess.run(command, shell=True)",
         "import numpy as np\nnp.load(path, allow_pickle=True)",
     ],
 )
 def test_foreign_code_is_noticed(text):
     assert list(runs_foreign_code(text))
-
-
-def test_only_a_restricted_unpickler_is_exempt():
-    restricted = "import pickle\nclass Safe(pickle.Unpickler):\n    def find_class(self, module, name): ..."
-    assert not list(runs_foreign_code(restricted, RESTRICTED_UNPICKLER))
-    assert list(runs_foreign_code(restricted, "sncl/elsewhere.py"))
-    for text in ("pickle.load(file)", "pickle.Unpickler(file).load()", "class Open(pickle.Unpickler): ..."):
-        assert list(runs_foreign_code(f"import pickle\n{text}", RESTRICTED_UNPICKLER))
 
 
 def test_ordinary_names_are_not_noticed():

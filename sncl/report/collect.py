@@ -43,17 +43,22 @@ def read_runs(paths: Iterable[Path], note: Notify) -> list[FinishedRun]:
     notes = []
     for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         if not (folder / RESULT).exists():
-            notes.append(f"{folder.name} is not finished and left out")
+            notes.append(f"{shown(folder)} is not finished and left out")
             continue
         run = read_run(folder)
         first = found.setdefault((decision(run.experiment), run.result.seed), run)
         if first is not run:
-            notes.append(f"{folder.name} is the same run as {first.folder.name} and left out")
+            notes.append(f"{shown(folder)} is the same run as {shown(first.folder)} and left out")
     if not found:
         raise SnclError("none of these runs is finished; a finished one has a result.json")
     for text in notes:
         note(text)
     return list(found.values())
+
+
+def shown(folder: Path) -> str:
+    """The name of a folder as it can be printed, also where it is no UTF-8."""
+    return folder.name.encode(errors="backslashreplace").decode()
 
 
 def run_folders(path: Path) -> list[Path]:

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
+from sncl.training.checkpoint import file_content
+
+MOST_SAMPLES = 2**40  # in a memory
 
 LogLine = dict[str, Any]
 
@@ -18,17 +21,19 @@ def read_log(path: Path) -> Iterator[LogLine]:
     if not path.exists():
         return
     try:
-        lines = path.read_text().splitlines()
+        lines = file_content(path).decode().split("\n")
     except (OSError, ValueError) as error:
         raise SnclError(f"{path} cannot be read ({error})") from error
     for number, text in enumerate(lines, 1):
+        if number == len(lines) and not text:  # behind the last line
+            return
         try:
             line = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SnclError(f"line {number} of {path} is damaged ({error})") from error
         try:
             is_valid = is_log_line(line)
-        except (AttributeError, KeyError, TypeError):
+        except (AttributeError, KeyError, TypeError, OverflowError):
             is_valid = False
         if not is_valid:
             raise SnclError(f"line {number} of {path} is damaged: it is no entry of a log")
@@ -42,6 +47,8 @@ def is_log_line(line: Any) -> bool:
     use = line.get("neuron_use", {"used": {}, "any": {}, "overlap": []})
     return (
         all(is_finite(value) for value in line.get("losses", {}).values())
+        and isinstance(line.get("memory", 0), int)
+        and 0 <= line.get("memory", 0) <= MOST_SAMPLES
         and all(are_numbers(line[key]) for key in ("memory_by_class", "memory_by_task") if key in line)
         and all(are_numbers(pair) and len(pair) == 2 for pair in line.get("open_neurons", {}).values())
         and all(are_numbers(part) for part in (*use["used"].values(), list(use["any"].values()), *use["overlap"]))

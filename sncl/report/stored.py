@@ -11,11 +11,12 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import log_ratio
-from sncl.report.collect import FinishedRun, Notify
+from sncl.report.collect import FinishedRun, Notify, shown
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
 
+UNSHOWABLE = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)  # of wrong tensors
 MOST_IMAGES = 200
 SHEET_COLUMNS = 20
 SHEET_SIDE = 40  # pixels of an image on the sheet; small ones are enlarged in whole steps
@@ -43,16 +44,19 @@ def read_stored(run: FinishedRun, note: Notify) -> Stored:
     """Look into the checkpoint of a run; one that is damaged or gone leaves these parts out, with a note."""
     path = run.folder / CHECKPOINT
     if not path.exists():
-        note(f"{run.folder.name} has no checkpoint, so its memory and gates are not shown")
+        note(f"{shown(run.folder)} has no checkpoint, so its memory and gates are not shown")
         return Stored([], {}, None)
     try:
-        tensors, _ = read_checkpoint(path)
-    except SnclError:
-        note(f"the checkpoint of {run.folder.name} is damaged, so its memory and gates are not shown")
+        return look_into(read_checkpoint(path)[0], run)
+    except (SnclError, *UNSHOWABLE):
+        note(f"the checkpoint of {shown(run.folder)} is damaged, so its memory and gates are not shown")
         return Stored([], {}, None)
+
+
+def look_into(tensors: Fields, run: FinishedRun) -> Stored:
     filled = int(run.evaluations[-1].get("memory", 0)) if run.evaluations else 0
     rows = {name: stored[:filled] for name, stored in within("memory/rows", tensors).items()}
-    losses = rows["loss"].double().tolist() if "loss" in rows else []
+    losses = rows["loss"].double().flatten().tolist() if "loss" in rows else []
     return Stored(losses, gate_values(tensors), sheet(rows))
 
 

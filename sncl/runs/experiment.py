@@ -16,6 +16,7 @@ from typing import Any
 
 from sncl.errors import SnclError
 from sncl.methods.table import Settings
+from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
 from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import read_json
 
@@ -23,6 +24,12 @@ PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
 FORMAT = 2  # of run folders; those of sncl 0.1 name none
 PATH = "path"  # where the user's data lay: written down, but another place does not make another run
+DESCRIBED_KINDS: dict[str, JsonKind] = {
+    **dict.fromkeys(("stream", "method", "device", "precision", "engine", "protocol"), str),
+    **dict.fromkeys(("memory", "seed", "epochs", "tasks", "threads"), int),
+    "validation": NUMBER,
+    "user_data": OPTIONAL_DICT,
+}
 LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
 
@@ -73,6 +80,12 @@ def read_described(folder: Path) -> dict[str, Any]:
     if version != FORMAT:
         maker = "sncl 0.1" if version is None else f"another version of sncl (format {version}, here {FORMAT})"
         raise SnclError(f"{folder} was made by {maker}, whose runs cannot be read here; choose another `out`")
+    try:
+        expect(stored, DESCRIBED_KINDS)
+        if not all(isinstance(value, str) or is_accuracies([value]) for value in stored["settings"].values()):
+            raise ValueError("its settings are no texts and numbers")
+    except ValueError as error:
+        raise SnclError(f"{folder / EXPERIMENT} is damaged: {error}") from error
     return stored
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
@@ -38,7 +39,7 @@ class Trained:
         if description.get("experiment") != self.experiment.identity():
             raise SnclError(f"{path} belongs to another experiment than {self.folder / EXPERIMENT}")
         learner = make_learner(elsewhere(self.experiment, str(self.learner.device)), self.stream)
-        learner.restore_network(state, description["learner"])
+        learner.restore_network(state, of_learner(path, description))
         learner.settle()
         return learner
 
@@ -49,6 +50,14 @@ class Trained:
                 f"{self.folder}: {self.experiment.method} predicts in its own way, not by the logits of its network, "
                 "so this analysis would not be about it"
             )
+
+
+def of_learner(path: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint says of its learner."""
+    found = description.get("learner")
+    if not isinstance(found, dict):
+        raise SnclError(f"{path} is damaged: it says nothing of its learner")
+    return found
 
 
 def elsewhere(experiment: Experiment, device: str) -> Experiment:
@@ -87,6 +96,6 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
     if result.manifest.data != stream.source_fingerprint:
         raise SnclError(f"{folder} was trained on other data than those found here; name their folder with `data`")
     learner = make_learner(here, stream)
-    learner.restore_network(state, description["learner"])
+    learner.restore_network(state, of_learner(folder / CHECKPOINT, description))
     learner.settle()
     return Trained(folder, experiment, result, stream, learner)

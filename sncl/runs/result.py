@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +13,7 @@ from sncl.training.checkpoint import read_json
 
 RESULT = "result.json"
 WRITTEN_AGAIN = "move it away to have it written again"
+LARGEST = 1e300  # a number beyond overflows as soon as it is used
 TaskAccuracies = list[float | None]  # accuracy in percent by task; None where it was not measured
 
 JsonKind = type | tuple[type, ...]
@@ -144,6 +145,7 @@ class Result:
             measures = {readout: measures_from(each) for readout, each in parts["measures"].items()}
             manifest = Manifest(**expect(parts["manifest"], MANIFEST_KINDS))
             found = cls(measures=measures, manifest=manifest, **expect(facts, RESULT_KINDS))
+            check_parts(found)
             for key in ("accuracy", *COPIED):
                 if facts.get(key) != getattr(found, key):
                     raise ValueError(f"{key!r} is not that of its measures")
@@ -158,21 +160,43 @@ def expect(facts: Any, kinds: dict[str, JsonKind]) -> dict[str, Any]:
         raise ValueError("it holds no result")
     found = {key: facts.get(key) for key in kinds}
     for key, kind in kinds.items():
-        if not isinstance(found[key], kind):
+        if not isinstance(found[key], kind) or not is_plain(found[key]):
             raise ValueError(f"{key!r} is missing or of the wrong kind")
     return found
+
+
+def is_plain(value: Any) -> bool:
+    """Whether something, if it is a number, is one that can be computed with."""
+    return not isinstance(value, int | float) or (value == value and abs(value) <= LARGEST)
 
 
 def measures_from(facts: Any) -> Measures:
     found = Measures(**expect(facts, MEASURE_KINDS))
     rows = facts["accuracy_matrix"]
-    if not rows or not all(isinstance(row, list) and len(row) == len(rows[0]) and is_accuracies(row) for row in rows):
+    if not rows or not all(isinstance(row, list) and is_accuracies(row) and len(row) == len(rows[0]) for row in rows):
         raise ValueError("it holds no matrix of accuracies")
+    if found.untrained is not None and not is_accuracies(found.untrained):
+        raise ValueError("'untrained' holds no accuracies")
     return found
 
 
-def is_accuracies(values: list[Any]) -> bool:
-    return all(value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in values)
+def is_accuracies(values: Iterable[Any]) -> bool:
+    return all(value is None or (isinstance(value, int | float) and is_plain(value)) for value in values)
+
+
+def check_parts(result: Result) -> None:
+    """Refuse lists and dictionaries that hold something else than they should."""
+    variants: Iterable[Any] = (result.accuracy_variants or {}).values()
+    numbers: list[Iterable[Any]] = [result.open_by_task or [], (result.open_by_layer or {}).values()]
+    numbers += [each.values() if isinstance(each, dict) else ["none"] for each in variants]
+    if not all(map(is_accuracies, numbers)):
+        raise ValueError("it holds something that is no number")
+    texts: list[Any] = [*(result.class_names or []), *(result.task_names or []), *result.manifest.versions.values()]
+    settings = result.manifest.settings.values()
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("it holds a name that is no text")
+    if not all(isinstance(value, str) or is_accuracies([value]) for value in settings):
+        raise ValueError("its settings are no texts and numbers")
 
 
 def read_result(path: Path) -> Result:

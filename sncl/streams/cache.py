@@ -2,17 +2,20 @@
 
 Decoding takes minutes, and several runs may need it at once, as threads of one process or as processes. A file lock
 lets one of them decode while the others wait. The array is written under a unique temporary name, flushed to the disk
-and then renamed, so a file under its final name is complete, even if a decoder was interrupted or killed.
+and then renamed, so a file under its final name is complete, even if a decoder was interrupted or killed. A CRC-32 at
+its end tells a file that was damaged later.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -20,12 +23,16 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from sncl.errors import SnclError
+from sncl.streams.npy import ArrayHeader, read_header
 
 Pixels = NDArray[np.uint8]
 Progress = Callable[[int, int], None]
 Result = TypeVar("Result")
 
 BLOCK_SIZE = 512  # images
+BLOCK_BYTES = 2**28  # that decoding them takes
+CHECKSUM_BYTES = 4
+CHUNK = 2**22  # bytes
 POLL_SECONDS = 0.2  # between two looks at how far another decoder is
 
 
@@ -61,22 +68,56 @@ def decode_once(
     return images
 
 
-def in_blocks(function: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[list[Result]]:
-    """The function of each path, in blocks, on all cores: Pillow decodes without holding Python's interpreter lock."""
+def in_blocks(
+    function: Callable[[Path], Result], paths: Sequence[Path], costs: Sequence[int] | None = None
+) -> Iterator[list[Result]]:
+    """The function of each path, in blocks, on all cores: Pillow decodes without holding Python's interpreter lock.
+
+    ``costs`` are the bytes that each path takes meanwhile; a block of several paths takes at most ``BLOCK_BYTES``.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor() as pool:
-        for start in range(0, len(paths), BLOCK_SIZE):
-            yield list(pool.map(function, paths[start : start + BLOCK_SIZE]))
+        for block in _blocks(paths, costs or [0] * len(paths)):
+            yield list(pool.map(function, block))
+
+
+def _blocks(paths: Sequence[Path], costs: Sequence[int]) -> Iterator[list[Path]]:
+    block: list[Path] = []
+    taken = 0
+    for path, cost in zip(paths, costs, strict=True):
+        if block and (len(block) == BLOCK_SIZE or taken + cost > BLOCK_BYTES):
+            yield block
+            block, taken = [], 0
+        block.append(path)
+        taken += cost
+    if block:
+        yield block
 
 
 def _load(path: Path, count: int) -> Pixels | None:
-    """The array at this path, unless it is missing, cut short or of another kind."""
+    """The array at this path, unless it is missing, damaged or of another kind."""
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        with path.open("rb") as file:
+            header = read_header(file)
+            plain = header.dtype == np.uint8 and len(header.shape) == 4 and not header.fortran
+            if not plain or not header.nbytes or header.shape[0] != count or not _is_intact(file, header):
+                return None
+        return np.memmap(path, np.uint8, "c", header.start, header.shape)
+    except (OSError, ValueError):
         return None
-    return array if array.dtype == np.uint8 and array.ndim == 4 and len(array) == count else None
+
+
+def _is_intact(file: IO[bytes], header: ArrayHeader) -> bool:
+    """Whether a file has the length that its header says, and the checksum that it ends with."""
+    left = header.start + header.nbytes
+    if os.fstat(file.fileno()).st_size != left + CHECKSUM_BYTES:
+        return False
+    file.seek(0)
+    found = 0
+    while left and (chunk := file.read(min(left, CHUNK))):
+        found, left = zlib.crc32(chunk, found), left - len(chunk)
+    return file.read() == found.to_bytes(CHECKSUM_BYTES, "little")
 
 
 def _first_writable(folders: Sequence[Path]) -> Path:
@@ -110,24 +151,31 @@ def _locked(path: Path, while_waiting: Callable[[], None]) -> Iterator[None]:
 def _store(target: Path, count: int, blocks: Iterable[Pixels], progress: Progress | None) -> None:
     """Write all blocks into one array file that gets its name once it is complete."""
     partial = target.with_name(f"{target.name}.{uuid4().hex}.part")
-    done = 0
+    done = checksum = 0
     try:
         with partial.open("xb") as file:
             for block in blocks:
-                if not done:
-                    header = {"descr": "|u1", "fortran_order": False, "shape": (count, *block.shape[1:])}
-                    np.lib.format.write_array_header_1_0(file, header)
-                file.write(block.tobytes())
+                content = block.tobytes() if done else _array_header((count, *block.shape[1:])) + block.tobytes()
+                checksum = zlib.crc32(content, checksum)
+                file.write(content)
                 file.flush()
                 done += len(block)
                 if progress is not None:
                     progress(done, count)
+            file.write(checksum.to_bytes(CHECKSUM_BYTES, "little"))
+            file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
     except OSError as error:
         raise _unstorable(target.parent, error) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _array_header(shape: tuple[int, ...]) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return file.getvalue()
 
 
 def _report(target: Path, count: int, progress: Progress | None) -> None:
@@ -140,10 +188,9 @@ def _written(partial: Path) -> int:
     """Complete samples in an unfinished file; 0 where it cannot be told yet, or any more."""
     try:
         with partial.open("rb") as file:
-            np.lib.format.read_magic(file)
-            shape, _, _ = np.lib.format.read_array_header_1_0(file)
-            return (os.fstat(file.fileno()).st_size - file.tell()) // math.prod(shape[1:])
-    except (OSError, ValueError):
+            header = read_header(file)
+            return (os.fstat(file.fileno()).st_size - header.start) // math.prod(header.shape[1:])
+    except (OSError, ValueError, ZeroDivisionError):
         return 0
 
 

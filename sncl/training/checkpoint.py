@@ -21,6 +21,7 @@ from sncl.tensors.fields import Fields
 
 HEADER = "sncl"
 CHECKSUM = "crc32"
+UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -49,9 +50,16 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return json.loads(file_content(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise SnclError(f"{path} is damaged or cannot be read ({error}); move it away to start over") from error
+
+
+def file_content(path: Path) -> bytes:
+    """What a file holds; reading a pipe would wait for a writer."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is no file")
+    return path.read_bytes()
 
 
 def checkpoint_checksum(tensors: Fields, description: str) -> str:
@@ -76,7 +84,10 @@ def unpack(content: bytes) -> tuple[Fields, dict[str, Any]]:
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
     if checkpoint_checksum(tensors, header[HEADER]) != header[CHECKSUM]:
         raise ValueError("its checksum does not fit")
-    return tensors, json.loads(header[HEADER])
+    description = json.loads(header[HEADER])
+    if not isinstance(description, dict):
+        raise ValueError("it says nothing of its tensors")
+    return tensors, description
 
 
 def write_checkpoint(path: Path, tensors: Fields, description: dict[str, Any]) -> None:
@@ -90,8 +101,8 @@ def read_checkpoint(path: Path) -> tuple[Fields, dict[str, Any]]:
     Read in one go: ``safe_open`` opens the file twice, and may find an old header and new tensors beside a writer.
     """
     try:
-        return unpack(path.read_bytes())
+        return unpack(file_content(path))
     except FileNotFoundError as error:
         raise SnclError(f"there is no checkpoint {path}") from error
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         raise SnclError(f"{path} is no sncl checkpoint, or damaged ({error}); move it away to start over") from error

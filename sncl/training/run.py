@@ -80,8 +80,15 @@ def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached
     tensors, description = read_checkpoint(folder / CHECKPOINT)
     if description.get("experiment") != identity:
         raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
-    learner.restore(tensors, description["learner"])
-    return Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
+    try:
+        reached = Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
+        of_learner = dict(description["learner"])
+        if not all(type(number) is int and 0 <= number < 2**63 for number in (*reached.place, reached.log_length)):
+            raise ValueError
+    except (LookupError, TypeError, ValueError) as error:
+        raise SnclError(f"{folder / CHECKPOINT} is damaged: it does not say how far its run is") from error
+    learner.restore(tensors, of_learner)
+    return reached
 
 
 def run(

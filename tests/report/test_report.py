@@ -2,7 +2,9 @@
 
 import base64
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from io import BytesIO
@@ -288,3 +290,10 @@ def test_a_damaged_checkpoint_costs_only_what_is_in_it(
     (folder / "checkpoint.safetensors").write_bytes(b"nothing")
     assert "note: the checkpoint of damaged is damaged" in command(0, "report", folder)
     assert 'id="figure-balance"' in (tmp_path / "report.html").read_text()
+
+
+def test_a_folder_whose_name_is_no_utf8(runs: Path, tmp_path: Path, command: Callable[..., str]) -> None:
+    for name in (b"\xff-one", b"\xff-two"):
+        shutil.copytree(runs / "er-0", Path(os.fsdecode(os.fsencode(tmp_path) + b"/copies/" + name)))
+    assert r"\udcff-two is the same run as \udcff-one" in command(0, "report", tmp_path / "copies")
+    assert r"\udcff-one" in (tmp_path / "report.html").read_text(encoding="utf-8")

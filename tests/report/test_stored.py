@@ -1,5 +1,6 @@
 """What the report reads from a checkpoint."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from sncl.report.collect import read_run
 from sncl.report.stored import read_stored
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
-from sncl.training.checkpoint import read_checkpoint
+from sncl.tensors.fields import Fields
+from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.run import CHECKPOINT
 
 
@@ -31,3 +33,21 @@ def test_gates_are_those_of_the_network_that_predicts(gates: str, ema: str, tmp_
         mean = of(layer, "mu")
         ratio = of(layer, "log_variance").exp() / mean**2 if gates == "kl" else of(layer, "log_lambda").exp()
         assert values == pytest.approx(ratio.log().tolist(), abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"memory/rows/loss": torch.zeros(4, 3), "memory/rows/x": torch.zeros(4, 1, 2, 0, dtype=torch.uint8)},
+        {"memory/rows/x": torch.zeros(4, 1, 2, 2, dtype=torch.uint8), "memory/rows/y": torch.tensor(3)},
+        {"network/a.gate.log_variance": torch.zeros(3), "network/a.gate.mu": torch.zeros(2)},
+        {"network/a.gate.log_lambda": torch.zeros(2, 2), "network/a.gate.mu": torch.zeros(2)},
+    ],
+)
+def test_tensors_of_the_wrong_shape_are_no_traceback(runs: Path, tmp_path: Path, tensors: Fields) -> None:
+    shutil.copytree(runs / "sncl-0", tmp_path / "run")
+    write_checkpoint(tmp_path / "run" / CHECKPOINT, tensors, {})
+    notes: list[str] = []
+    stored = read_stored(read_run(tmp_path / "run"), notes.append)
+    assert stored.sheet is None
+    assert stored.losses or notes == ["the checkpoint of run is damaged, so its memory and gates are not shown"]

@@ -9,7 +9,10 @@ import pytest
 from sncl.errors import SnclError
 from sncl.runs.experiment import EXPERIMENT
 from sncl.runs.loading import Trained, load_run
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.runs.result import RESULT
+from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.evaluate import accuracies
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
@@ -80,3 +83,38 @@ def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:
     (folder / TASK_NETWORK.format(2)).write_bytes(b"nothing")
     with pytest.raises(SnclError, match="damaged"):
         run.after_task(2)
+
+
+@pytest.mark.parametrize("learner", [None, [], "text"])
+def test_a_checkpoint_made_by_hand_is_refused(runs: Path, tmp_path: Path, learner: object) -> None:
+    """Its checksum fits, but it says nothing of its learner, or of how far the run is."""
+    shutil.copytree(runs / "er-0", tmp_path / "run")
+    path = tmp_path / "run" / CHECKPOINT
+    experiment = plan("seq-digits", "er", memory=30, tasks=3, epochs=1, seed=0, device="cpu")
+    tensors, description = read_checkpoint(path)
+    write_checkpoint(path, tensors, {"experiment": description["experiment"], "learner": learner})
+    with pytest.raises(SnclError, match="is damaged: it says nothing of its learner"):
+        load_run(tmp_path / "run", device="cpu")
+    (tmp_path / "run" / RESULT).unlink()
+    with pytest.raises(SnclError, match="is damaged: it does not say how far its run is"):
+        perform(experiment, tmp_path / "run")
+    for length in ("a", -1, 10**30):
+        write_checkpoint(path, tensors, description | {"log_length": length})
+        with pytest.raises(SnclError, match="is damaged: it does not say how far its run is"):
+            perform(experiment, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"memory": None}, "'memory' is missing or of the wrong kind"),
+        ({"seed": 10**400}, "'seed' is missing or of the wrong kind"),
+        ({"settings": {"lr": []}}, "its settings are no texts and numbers"),
+        ({"user_data": 3}, "'user_data' is missing or of the wrong kind"),
+    ],
+)
+def test_a_damaged_description_is_refused(runs: Path, tmp_path: Path, change: dict[str, object], message: str) -> None:
+    shutil.copytree(runs / "er-0", tmp_path / "run")
+    edit(tmp_path / "run" / EXPERIMENT, **change)
+    with pytest.raises(SnclError, match=f"{EXPERIMENT} is damaged: {message}"):
+        load_run(tmp_path / "run", device="cpu")

@@ -197,8 +197,15 @@ def test_json_keeps_every_number_and_refuses_what_is_none(tmp_path: Path) -> Non
     assert read_json(tmp_path / "file") == value
 
 
-@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"\xff\xfe", b"nonsense"])
+@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"\xff\xfe", b"nonsense", b"[" * 200_000])
 def test_damaged_json_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file.json").write_bytes(content)
     with pytest.raises(SnclError, match=r"file\.json is damaged"):
         read_json(tmp_path / "file.json")
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for a writer
+    for read in (read_json, read_checkpoint):
+        with pytest.raises(SnclError, match="pipe is no file"):
+            read(tmp_path / "pipe")

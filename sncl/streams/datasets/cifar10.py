@@ -1,13 +1,11 @@
 """CIFAR-10 from its binary or its Python version; both hold the same images and give the same tensors.
 
-The Python version is pickled, and a pickle can run code. It is read by an unpickler that knows nothing but what numpy
-arrays consist of, so a tampered file is an error and never a program.
+The Python version is pickled, and a pickle can run code. It is read as data
+(:mod:`sncl.streams.datasets.pickled`), so a tampered file is an error and never a program.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from sncl.streams.datasets.images import Images, broken, contents
+from sncl.streams.datasets.pickled import array_of_bytes, read_pickle
 
 BINARY, PICKLED = "cifar-10-batches-bin", "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -23,13 +22,7 @@ TEST = ("test_batch",)
 EXPECTED = f"{BINARY}/data_batch_1.bin ... data_batch_5.bin, test_batch.bin (or the Python version in {PICKLED}/)"
 CLASSES = 10
 PIXELS = 3 * 32 * 32
-ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"),  # before numpy 2
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
+MOST_LABEL = 2**31  # a label beyond is no number that could be named in an error
 
 Bytes = NDArray[np.uint8]
 
@@ -66,26 +59,23 @@ def _binary(path: Path) -> tuple[Bytes, Bytes]:
 
 def _pickled(path: Path) -> tuple[Bytes, Bytes]:
     try:
-        batch = _ArraysOnly(io.BytesIO(contents(path)), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle can raise anything
+        batch = read_pickle(contents(path))
+    except ValueError as error:
         raise broken(path, f"is not a pickled CIFAR-10 batch ({error})") from error
     entries = batch if isinstance(batch, dict) else {}
-    pixels, labels = entries.get(b"data"), entries.get(b"labels")
-    if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[1:] == (PIXELS,)):
+    pixels, labels = array_of_bytes(entries.get(b"data")), entries.get(b"labels")
+    if pixels is None or pixels.shape[1] != PIXELS:
         raise broken(path, f"holds no 'data' of bytes with {PIXELS} columns")
-    if not (isinstance(labels, list) and len(labels) == len(pixels) and all(isinstance(y, int) for y in labels)):
+    if not (isinstance(labels, list) and len(labels) == len(pixels) and all(map(_is_label, labels))):
         raise broken(path, "holds no list 'labels' with one number for each image")
-    return pixels, _checked(path, np.array(labels))
+    return pixels, _checked(path, np.array(labels, dtype=np.int64))
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, int) and abs(value) < MOST_LABEL
 
 
 def _checked(path: Path, labels: NDArray[np.integer]) -> Bytes:
     if len(labels) and not 0 <= labels.min() <= labels.max() < CLASSES:
         raise broken(path, f"holds labels from {labels.min()} to {labels.max()}, but classes are 0 to {CLASSES - 1}")
     return labels.astype(np.uint8)
-
-
-class _ArraysOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> object:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no array needs")
-        return super().find_class(module, name)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 
+MOST_BYTES = 2**28  # the largest official file has 47 million
+
 
 class Images(NamedTuple):
     """A data set: uint8 images [samples, channels, height, width] and int64 labels [samples], to train and to test."""
@@ -21,13 +23,16 @@ class Images(NamedTuple):
     test_y: Tensor
 
 
-def contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in ``.gz``."""
+def contents(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file, unpacked where its name ends in ``.gz``; no file of a data set has more than ``most``."""
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise broken(path, f"cannot be read ({error})") from error
+    if len(data) > most:
+        raise broken(path, f"has more than {most} bytes")
+    return data
 
 
 def broken(path: Path, what: str) -> SnclError:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sncl.errors import SnclError
 from sncl.streams.cache import Pixels, Progress, decode_once, in_blocks
 from sncl.streams.datasets.images import Images, broken, contents
 
@@ -41,7 +42,14 @@ def read(folder: Path, progress: Progress | None = None) -> Images:
 
 
 def _wnids(folder: Path) -> list[str]:
-    return contents(folder / "wnids.txt").decode().split()
+    return _text(folder / "wnids.txt").split()
+
+
+def _text(path: Path) -> str:
+    try:
+        return contents(path).decode()
+    except UnicodeDecodeError as error:
+        raise broken(path, "is no text in UTF-8") from error
 
 
 def _train_files(folder: Path) -> list[tuple[Path, int]]:
@@ -59,7 +67,7 @@ def _train_files(folder: Path) -> list[tuple[Path, int]]:
 def _val_files(folder: Path) -> list[tuple[Path, int]]:
     label = {wnid: number for number, wnid in enumerate(_wnids(folder))}
     path = folder / "val" / "val_annotations.txt"
-    lines = [line.split("\t") for line in contents(path).decode().splitlines() if line]
+    lines = [line.split("\t") for line in _text(path).splitlines() if line]
     if not lines or any(len(line) < 2 or line[1] not in label for line in lines):
         raise broken(path, "does not give a file and a class of wnids.txt on every line")
     return [(folder / "val" / "images" / line[0], label[line[1]]) for line in lines]
@@ -92,9 +100,11 @@ def _pixels(path: Path) -> Pixels:
 
     try:
         with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    except OSError as error:
+            if image.size != (SIDE, SIDE):
+                width, height = image.size
+                raise broken(path, f"is an image of {width} x {height} pixels instead of {SIDE} x {SIDE}")
+            return np.asarray(image.convert("RGB"))
+    except SnclError:
+        raise
+    except Exception as error:  # a damaged image can raise anything
         raise broken(path, f"is not an image that can be decoded ({error})") from error
-    if pixels.shape != (SIDE, SIDE, 3):
-        raise broken(path, f"is an image of {pixels.shape[1]} x {pixels.shape[0]} pixels instead of {SIDE} x {SIDE}")
-    return pixels

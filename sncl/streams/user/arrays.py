@@ -1,12 +1,12 @@
 """The user's data in one .npz file: inputs, labels and, if there are any, test samples and domains.
 
-Nothing in it is unpickled. An array is found by any usual name of its role; two arrays for one role are refused.
+Nothing in it is unpickled. An array is found by any usual name of its role; two arrays for one role are refused. Arrays
+without a role are not read.
 """
 
 from __future__ import annotations
 
-import zipfile
-from functools import lru_cache
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.user.archive import Arrays, array_names, read_arrays
 from sncl.streams.user.listing import Annotations, Listing, as_strings, some
 from sncl.streams.user.spec import DataSpec
-
-Arrays = dict[str, NDArray[Any]]
 
 ARRAY_NAMES = {
     "x": ("x", "x_train", "train_x", "data", "images", "features", "train_images", "train_data"),
@@ -38,10 +37,10 @@ def list_arrays(spec: DataSpec) -> Listing:
         raise SnclError("`target` is for tables and `size` for folders of images; a .npz file takes neither")
     if path.is_dir():
         raise SnclError(f"npz: takes a .npz file, and {path} is a folder; for images say folder:PATH")
-    stamp = path.stat()
-    arrays = _contents(path, stamp.st_mtime_ns, stamp.st_size)
-    roles = roles_of(arrays, path, spec.domain)
-    check_arrays(spec, arrays, roles)
+    names = array_names(path)
+    roles = roles_of(names, path, spec.domain)
+    check_arrays(spec, names, roles)
+    arrays = read_arrays(path, tuple(roles.values()))
     x = as_inputs(arrays[roles["x"]], roles["x"], path)
     train = annotate_arrays(arrays, roles, "", len(x), path)
     test_x, test = None, None
@@ -59,27 +58,13 @@ def list_arrays(spec: DataSpec) -> Listing:
     def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
         return x[indices], (x if test_x is None else test_x)[test_indices]
 
-    unused = [name for name in arrays if name not in roles.values()]
+    unused = [name for name in names if name not in roles.values()]
     note = ", ".join(f"{role} is {name!r}" for role, name in roles.items())
     note += f"; not used: {some(unused)}" if unused else ""
     return Listing(train, test, load, domain=roles.get("domain"), notes=[note])
 
 
-@lru_cache(maxsize=1)
-def _contents(path: Path, modified: int, size: int) -> Arrays:
-    """The arrays of the file as modified then; the last file is kept, for the runs of many seeds."""
-    if not zipfile.is_zipfile(path):
-        raise SnclError(f"{path} is no .npz file, such as numpy.savez writes")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except ValueError as error:
-        raise SnclError(f"{path} holds Python objects, which are not read; store numbers and texts only") from error
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise SnclError(f"{path} cannot be read as a .npz file ({error})") from error
-
-
-def roles_of(arrays: Arrays, path: Path, domain: str | None) -> dict[str, str]:
+def roles_of(arrays: Collection[str], path: Path, domain: str | None) -> dict[str, str]:
     """The name of the array for each role."""
     if domain is not None and domain not in arrays:
         raise SnclError(f"`domain`: {path} has no array {domain!r}; it holds {some(arrays, 10)}")
@@ -96,7 +81,7 @@ def roles_of(arrays: Arrays, path: Path, domain: str | None) -> dict[str, str]:
     return roles | ({"test domain": beside[0]} if beside else {})
 
 
-def check_arrays(spec: DataSpec, arrays: Arrays, roles: dict[str, str]) -> None:
+def check_arrays(spec: DataSpec, arrays: Collection[str], roles: dict[str, str]) -> None:
     """Refuse a file in which a needed array is missing."""
     for role in ("x", "y"):
         if role not in roles:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sncl.errors import SnclError
+from sncl.streams.room import require_memory
+from sncl.streams.user.listing import INEXACT, LONGEST_TEXT
 
-Column = NDArray[Any]  # numbers (float64) or strings
+Column = NDArray[Any]  # numbers (float64, or whole ones) or strings
 Columns = dict[str, Column]
 
 TABLE_SUFFIXES = (".csv", ".parquet")
+WHOLE = re.compile(r"[+-]?\d+(\.0*)?", re.ASCII)
+INT64 = np.iinfo(np.int64)
+BYTES_A_BYTE = 5  # of a CSV file, at least: its cells as Python strings
+BYTES_A_CELL = 8  # of a Parquet file, at least
+BYTES_A_CHARACTER = 12  # of an array of strings: four, and two copies on the way
+SMALLER = "remove columns or rows"
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, NotImplementedError)
 MISSING_VALUES = ("", "na", "n/a", "nan", "null", "?")
 
 
@@ -64,6 +76,7 @@ def _columns(path: Path, modified: int, size: int) -> Columns:
 
 def _csv(path: Path) -> Columns:
     """Comma, semicolon or tab between fields, the names of the columns in the first line."""
+    require_memory(path.stat().st_size * BYTES_A_BYTE, f"reading {path}", SMALLER)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             head = file.readline()
@@ -75,47 +88,115 @@ def _csv(path: Path) -> Columns:
     if len(lines) < 2:
         raise SnclError(f"{path} has no rows below a line with the names of the columns")
     names = [name.strip() for name in lines[0]]
-    unclear = [name or "a column without a name" for name in names if names.count(name) > 1 or not name]
-    if unclear:
-        raise SnclError(f"{path}: the first line names every column once, but not {unclear[0]}")
+    _refuse_unclear(path, names)
     for number, line in enumerate(lines[1:], start=1):
         if len(line) != len(names):
             raise SnclError(f"{path}: row {number} has {len(line)} fields instead of {len(names)}")
-    return {name: _typed(column) for name, column in zip(names, zip(*lines[1:], strict=True), strict=True)}
+    columns = zip(*lines[1:], strict=True)
+    return {name: _typed(path, name, column) for name, column in zip(names, columns, strict=True)}
 
 
-def _typed(values: tuple[str, ...]) -> Column:
-    """Numbers if all of them are, else strings."""
-    column = np.char.strip(np.array(values, dtype=np.str_))
+def _refuse_unclear(path: Path, names: list[str]) -> None:
+    """Refuse columns of the same name, or of none."""
+    counts = Counter(names)
+    unclear = [name or "a column without a name" for name in names if counts[name] > 1 or not name]
+    if unclear:
+        raise SnclError(f"{path}: the first line names every column once, but not {unclear[0]}")
+
+
+def _typed(path: Path, name: str, values: Sequence[str]) -> Column:
+    """Numbers if all of them are, else strings. Whole numbers that float64 would merge stay whole."""
+    texts = [value.strip() for value in values]
     try:
-        numbers: Column = column.astype(np.float64)
+        if any("_" in text for text in texts):  # 1_000 is no number, though Python reads it
+            raise ValueError
+        numbers: Column = np.array([float(text) for text in texts], dtype=np.float64)
     except ValueError:
-        return column
-    return column if (np.char.find(column, "_") >= 0).any() else numbers  # 1_000 is none, though Python reads it
+        return _texts(path, name, texts)
+    if np.abs(numbers).max() < INEXACT or not all(map(WHOLE.fullmatch, texts)):
+        return numbers
+    _refuse_long(path, name, texts)
+    whole = [int(text.partition(".")[0]) for text in texts]
+    fits = all(INT64.min <= value <= INT64.max for value in whole)
+    return np.array(whole, dtype=np.int64) if fits else _texts(path, name, list(map(str, whole)))
+
+
+def _texts(path: Path, name: str, texts: list[str]) -> Column:
+    """An array of strings, in which every one takes the room of the longest."""
+    longest = _refuse_long(path, name, texts)
+    require_memory(BYTES_A_CHARACTER * longest * len(texts), f"{path}: the column {name!r}", SMALLER)
+    return np.array(texts, dtype=np.str_)
+
+
+def _refuse_long(path: Path, name: str, texts: list[str]) -> int:
+    """The length of the longest text."""
+    lengths = [len(text) for text in texts]
+    longest = max(lengths, default=0)
+    if longest > LONGEST_TEXT:
+        row = lengths.index(longest) + 1
+        raise SnclError(
+            f"{path}: row {row} has {longest} characters in the column {name!r}, and at most {LONGEST_TEXT} are read; "
+            "shorten it or remove the column"
+        )
+    return longest
 
 
 def _parquet(path: Path) -> Columns:
     try:
         import pyarrow
-        from pyarrow import parquet
     except ImportError as error:
         raise SnclError("Parquet needs pyarrow: pip install sncl[tables]") from error
     try:
-        table = parquet.read_table(path)
-    except (OSError, pyarrow.ArrowException) as error:
+        table = _arrow_table(path)
+        _refuse_unclear(path, table.column_names)
+        return {
+            name: _arrow_column(path, name, column)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    except (*UNREADABLE, pyarrow.ArrowException) as error:
         raise SnclError(f"{path} cannot be read as Parquet ({error})") from error
-    columns: Columns = {}
-    for name, stored in zip(table.column_names, table.columns, strict=True):
-        encoded = pyarrow.types.is_dictionary(stored.type)
-        values = stored.cast(stored.type.value_type) if encoded else stored
-        if values.null_count:
-            row = values.is_null().to_pylist().index(True)
-            raise SnclError(f"{path}: row {row + 1} has no value in the column {name!r}; fill it in or remove the row")
-        if pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type):
-            columns[name] = np.char.strip(np.array(values.to_pylist(), dtype=np.str_))
-            continue
-        column = values.to_numpy()
-        if column.dtype.kind not in "biuf":
-            raise SnclError(f"{path}: the column {name!r} holds {values.type}; columns are numbers or texts")
-        columns[name] = column if column.dtype.kind in "biu" else column.astype(np.float64)
-    return columns
+
+
+def _arrow_table(path: Path) -> Any:
+    """The table with its texts as a list of different ones and their numbers, which few of them keep small."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        cells = max(file.metadata.num_rows, 0) * file.metadata.num_columns
+        require_memory(BYTES_A_CELL * cells, f"reading {path}", SMALLER)
+        texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
+    table = parquet.read_table(path, read_dictionary=texts)
+    table.validate(full=True)  # also that texts are UTF-8
+    return table
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _arrow_column(path: Path, name: str, stored: Any) -> Column:
+    from pyarrow import types
+
+    if stored.null_count:
+        row = stored.is_null().to_pylist().index(True)
+        raise SnclError(f"{path}: row {row + 1} has no value in the column {name!r}; fill it in or remove the row")
+    encoded = types.is_dictionary(stored.type)
+    kind = stored.type.value_type if encoded else stored.type
+    if _is_text(kind):
+        return _texts(path, name, _decoded(path, name, stored) if encoded else list(map(str.strip, stored.to_pylist())))
+    column: Column = (stored.cast(kind) if encoded else stored).to_numpy()
+    if column.dtype.kind not in "biuf":
+        raise SnclError(f"{path}: the column {name!r} holds {kind}; columns are numbers or texts")
+    return column if column.dtype.kind in "biu" else column.astype(np.float64)
+
+
+def _decoded(path: Path, name: str, stored: Any) -> list[str]:
+    """The texts of a column that is stored as different texts and their numbers."""
+    found: list[str] = []
+    for chunk in stored.chunks:
+        different = [text.strip() for text in chunk.dictionary.to_pylist()]
+        _refuse_long(path, name, different)
+        found += [different[number] for number in chunk.indices.to_pylist()]
+    return found

@@ -86,6 +86,8 @@ def read(spec: DataSpec, progress: Progress | None = None) -> Loaded:
     """The data set; ``progress(done, all)`` follows the decoding of images."""
     if not spec.path.exists():
         raise SnclError(f"the data {spec.name} are no longer at {spec.path}")
+    if not spec.path.is_file() and not spec.path.is_dir():
+        raise SnclError(f"{spec.path} is neither a file nor a folder, and data are read from these only")
     listing = list_data(spec, progress)
     indexed = index_names(listing, spec)
     cut: Cut = spec.cut or ("classes" if indexed.domain is None else "domain")

@@ -7,6 +7,7 @@ frames of a recording keep their order.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -86,6 +87,9 @@ def image_files(path: Path) -> list[ImageFile]:
     ]
     if not direct and not nested:
         raise SnclError(f"{path} holds no images in folders of classes; expected is {LAYOUT}")
+    for file in direct or nested:
+        if any("\udc80" <= character <= "\udcff" for name in (file.label, file.domain or "") for character in name):
+            raise SnclError(f"{path} has a folder whose name is no UTF-8, {os.fsencode(file.label)!r}; rename it")
     if direct and nested:
         raise SnclError(
             f"{path} has images both in {direct[0].path.parent.name}/ and in {nested[0].domain}/{nested[0].label}/; "

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,10 @@ from torch import Tensor
 from sncl.errors import SnclError
 
 Strings = NDArray[np.str_]
+
+INEXACT = 2**53  # from here on, float64 has no odd numbers
+LAST_CHARACTER, SURROGATES = 0x10FFFF, 0x800  # of Unicode; surrogates begin at 0xD800
+LONGEST_TEXT = 1000  # characters of a label or of a cell of a table
 
 
 class Annotations(NamedTuple):
@@ -61,7 +66,7 @@ def sorted_names(names: Iterable[str]) -> list[str]:
     """Different names: numbers by value, others by :func:`natural_key`."""
     different = set(names)
     if all(map(is_number, different)):
-        return sorted(different, key=lambda name: (float(name), name))
+        return sorted(different, key=lambda name: (Decimal(name), name))  # float would merge some
     return sorted(different, key=natural_key)
 
 
@@ -77,16 +82,37 @@ def as_strings(values: NDArray[Any], what: str) -> Strings:
         if wrong.any():
             row = int(wrong.argmax())
             raise SnclError(f"{what} are whole numbers or texts, but row {row + 1} holds {values[row]}")
+        inexact = np.abs(values) >= INEXACT
+        if inexact.any():
+            row = int(inexact.argmax())
+            raise SnclError(
+                f"{what}: row {row + 1} holds {values[row]}, and floating-point numbers of this size merge; write "
+                "whole numbers or texts"
+            )
         values = values.astype(np.int64)
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
-    if values.dtype.kind not in "iubU":
+    if values.dtype.kind not in "iubUS":
         raise SnclError(f"{what} are whole numbers or texts, not {values.dtype}")
-    strings: Strings = values.astype(np.str_)
+    if values.dtype.kind == "U" and not is_unicode(values):
+        raise SnclError(f"{what} hold a text that is no valid Unicode")
+    try:
+        strings: Strings = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values.astype(np.str_)
+    except UnicodeDecodeError as error:
+        raise SnclError(f"{what} hold a text that is no UTF-8 ({error})") from error
+    longest = int(np.char.str_len(strings).max(initial=0))
+    if longest > LONGEST_TEXT:
+        raise SnclError(f"{what} hold a text of {longest} characters; at most {LONGEST_TEXT} are read")
     empty = np.char.str_len(np.char.strip(strings)) == 0
     if empty.any():
         raise SnclError(f"{what} are missing in row {int(empty.argmax()) + 1}")
     return strings
+
+
+def is_unicode(values: NDArray[Any]) -> bool:
+    """Whether an array of texts, which may come from any bytes, holds characters only."""
+    codes = np.ascontiguousarray(values).view(
+        np.uint32 if values.dtype.isnative else np.dtype(np.uint32).newbyteorder()
+    )
+    return not ((codes > LAST_CHARACTER) | (codes - np.uint32(0xD800) < SURROGATES)).any()
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.room import require_memory
 from sncl.streams.user.columns import Column, Columns, read_columns, table_files
 from sncl.streams.user.listing import Annotations, Listing, as_strings, is_number, some, sorted_names
 from sncl.streams.user.spec import DataSpec
@@ -46,6 +47,9 @@ def list_table(spec: DataSpec) -> Listing:
     def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
         rows, test_rows = indices.numpy(), test_indices.numpy()
         tested = train if test is None else test
+        width = sum(max(each.categories, 1) for each in features)
+        needed = 2 * np.dtype(np.float64).itemsize * width * (len(rows) + len(test_rows))  # in parts, and together
+        require_memory(needed, f"{spec.name} as {width} columns of numbers", "remove columns of texts, or rows")
         encoded = [each.encode(train[each.name][rows], tested[each.name][test_rows]) for each in features]
         x, test_x = (np.concatenate(columns, axis=1) for columns in zip(*encoded, strict=True))
         return torch.from_numpy(x), torch.from_numpy(test_x)
@@ -76,7 +80,11 @@ class Feature:
     """A column of inputs: numbers, or categories that are encoded one-hot."""
 
     name: str
-    categorical: bool
+    categories: int = 0  # of a column of strings
+
+    @property
+    def categorical(self) -> bool:
+        return self.categories > 0
 
     def encode(self, train: Column, test: Column) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Training and test rows as float64 [rows, 1] or, for categories of the training rows, [rows, categories]."""
@@ -92,7 +100,7 @@ def feature_of(name: str, train: Column, test: Column | None, path: Path) -> Fea
     """How a column is encoded; one that is mostly numbers holds a typing error, and too many strings are refused."""
     columns = [train] if test is None else [train, test]
     if all(numbers_in(column).all() for column in columns):
-        return Feature(name, categorical=False)
+        return Feature(name)
     numbers = numbers_in(train)
     if numbers.mean() > 0.5:
         if numbers.all():
@@ -105,7 +113,7 @@ def feature_of(name: str, train: Column, test: Column | None, path: Path) -> Fea
             f"{path}: the column {name!r} holds {different} different texts, and at most {MOST_CATEGORIES} become "
             "inputs; remove it or turn it into numbers"
         )
-    return Feature(name, categorical=True)
+    return Feature(name, different)
 
 
 def numbers_in(column: Column) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """MNIST from plain and gzipped IDX files, and from damaged ones."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from dataset_files import idx, write_mnist
 
 from sncl.errors import SnclError
+from sncl.streams.datasets import images
 from sncl.streams.datasets.sources import load
 
 
@@ -55,4 +57,12 @@ def test_damaged_gzip_names_the_file(tmp_path: Path, cut: Callable[[bytes], byte
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(cut(path.read_bytes()))
     with pytest.raises(SnclError, match=r"train-images-idx3-ubyte\.gz cannot be read"):
+        load("mnist", tmp_path)
+
+
+def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mnist(tmp_path, zipped=True)
+    (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(10**6)))
+    monkeypatch.setattr(images.contents, "__defaults__", (10**5,))
+    with pytest.raises(SnclError, match=r"t10k-images-idx3-ubyte.gz has more than 100000 bytes"):
         load("mnist", tmp_path)

@@ -8,6 +8,7 @@ import user_files as files
 from PIL import Image
 
 import sncl
+from sncl.errors import SnclError
 from sncl.streams.user import images
 
 
@@ -84,3 +85,40 @@ def test_images_in_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatc
         (folder / images.CACHE).write_text("a file where a folder should be")  # like a read-only disk, also for root
         assert files.read_data(f"folder:{folder}").user_data.rows == 8
         assert len(list((tmp_path / "cache").rglob("*.npy"))) == count
+
+
+def test_large_images_need_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo = tmp_path / "zoo"
+    for number in range(20):
+        files.save_image(zoo / ("ape", "bee")[number % 2] / f"{number}.png", (200, 200), number)
+    monkeypatch.setattr("sncl.streams.room.available_memory", lambda: 600_000)
+    with pytest.raises(SnclError, match=r"20 images of 200 x 200 in .* would take .* give a smaller `size`"):
+        files.read_data(f"folder:{zoo}")
+    assert files.read_data(f"folder:{zoo}", size=8).dataset.train_x.shape == (16, 1, 8, 8)
+    monkeypatch.setattr("sncl.streams.room.available_memory", lambda: 100_000)
+    with pytest.raises(SnclError, match=r"decoding \w+/\d+.png in .*, an image of 200 x 200 pixels, would take"):
+        files.read_data(f"folder:{zoo}", size=9)
+
+
+def test_few_large_images_are_decoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo = files.save_small_images(tmp_path / "zoo")
+    monkeypatch.setattr("sncl.streams.cache.BLOCK_BYTES", 3 * (6 * 5 * images.BYTES_A_PIXEL + 30))
+    told: list[int] = []
+    small = files.read_data(f"folder:{zoo}", lambda done, total: told.append(done))
+    assert told == [3, 6, 9, 10]
+    monkeypatch.undo()
+    assert files.read_data(f"folder:{files.save_small_images(tmp_path / 'b')}").user_data.fingerprint == (
+        small.user_data.fingerprint
+    )
+
+
+def test_a_name_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    zoo = files.save_small_images(tmp_path / "zoo")
+    os.rename(zoo / "ape", os.fsencode(zoo) + b"/\xff\xfe")
+    with pytest.raises(SnclError, match=r"a folder whose name is no UTF-8"):
+        files.read_data(f"folder:{zoo}")
+
+
+def test_a_folder_may_lie_below_a_name_that_is_no_utf8(tmp_path: Path) -> None:
+    above = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    assert files.read_data(f"folder:{files.save_small_images(above / 'zoo')}").user_data.rows == 8

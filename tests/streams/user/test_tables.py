@@ -1,5 +1,6 @@
 """The user's tables: columns of numbers and of texts, CSV and Parquet."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,58 @@ def test_parquet_is_the_same_as_csv(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table(columns), tmp_path / "flowers.parquet")
     with pytest.raises(SnclError, match="row 8 has no value in the column 'sepal width'"):
         files.read_data(tmp_path / "flowers.parquet")
+
+
+@pytest.mark.parametrize(
+    "labels", [(2**53, 2**53 + 1), (2**63, 2**63 + 1), (-(2**60), 1 - 2**60), (10**25, 10**25 + 1)]
+)
+def test_large_whole_numbers_stay_different_labels(tmp_path: Path, labels: tuple[int, int]) -> None:
+    rows = [[number, labels[number % 2]] for number in range(20)]
+    dataset = files.read_data(files.save_table(tmp_path / "mine.csv", rows, ["x", "id"])).dataset
+    assert dataset.names == tuple(map(str, sorted(labels)))
+    assert [labels[number % 2] for number in range(20)].count(labels[0]) == 10
+    as_input = files.save_table(tmp_path / "input.csv", [[labels[n % 2], n % 2] for n in range(20)], ["id", "y"])
+    assert set(files.read_data(as_input).dataset.train_x.flatten().tolist()) == {float(label) for label in labels}
+
+
+def test_labels_that_merge_are_refused(tmp_path: Path) -> None:
+    rows = [[number, ["1e16", "9007199254740993"][number % 2]] for number in range(20)]
+    with pytest.raises(SnclError, match=r"row 1 holds 1e.16, and floating-point numbers of this size merge"):
+        files.read_data(files.save_table(tmp_path / "mine.csv", rows, ["x", "id"]))
+
+
+def test_a_cell_too_long_for_an_array(tmp_path: Path) -> None:
+    rows = [["a", number % 2] for number in range(2000)]
+    rows[6][0] = "b" * 100_000
+    with pytest.raises(SnclError, match="row 7 has 100000 characters in the column 'text', and at most 1000 are read"):
+        files.read_data(files.save_table(tmp_path / "mine.csv", rows, ["text", "y"]))
+
+
+def test_memory_is_asked_for_before_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [[f"{number % 90}", "x" * (number % 90 + 1), number % 2] for number in range(900)]
+    table = files.save_table(tmp_path / "mine.csv", texts, ["a", "text", "y"])
+    for available, what in ((10**5, "reading .*mine.csv"), (5 * 10**5, "the column 'text'"), (10**6, "as 91 columns")):
+        monkeypatch.setattr("sncl.streams.room.available_memory", lambda available=available: available)
+        with pytest.raises(SnclError, match=rf"{what}.* would take .* GiB of memory, .*; remove columns"):
+            files.read_data(table)
+
+
+def test_a_pipe_is_no_table(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.csv")  # reading it would wait for a writer
+    with pytest.raises(SnclError, match=r"mine.csv is neither a file nor a folder"):
+        files.read_data(tmp_path / "mine.csv")
+
+
+def test_parquet_with_texts_that_are_no_utf8(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for kind in ("plain", "dictionary"):
+        table = pyarrow.table({"text": ["aQQQ", "bQQQ"] * 10, "y": [0, 1] * 10})
+        path = tmp_path / f"{kind}.parquet"
+        parquet.write_table(
+            table, path, compression="none", use_dictionary=kind == "dictionary", write_statistics=False
+        )
+        path.write_bytes(path.read_bytes().replace(b"QQQ", b"\xff\xfe\xff"))
+        with pytest.raises(SnclError, match=rf"{kind}.parquet cannot be read as Parquet"):
+            files.read_data(path)

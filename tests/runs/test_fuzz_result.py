@@ -1,0 +1,35 @@
+"""Damaged results and descriptions of runs are read or refused; what is read can be written and shown."""
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from mutants import FUZZ, fresh, mutants, read_or_refused
+
+from sncl.runs.experiment import EXPERIMENT, decision, read_described
+from sncl.runs.result import RESULT, Result, read_result
+
+
+@FUZZ
+@given(st.data())
+def test_result(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
+    path = fresh(tmp_path, ".json")
+    path.write_bytes(data.draw(mutants([(runs / "sncl-0" / RESULT).read_bytes()])))
+    result = read_or_refused(lambda: read_result(path))
+    if result is not None:
+        assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
+        f"{result.main.accuracy:.2f} {result.seconds:.1f} {result.memory:,d}"
+    path.unlink()
+
+
+@FUZZ
+@given(st.data())
+def test_experiment(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
+    folder = fresh(tmp_path)
+    folder.mkdir()
+    (folder / EXPERIMENT).write_bytes(data.draw(mutants([(runs / "sncl-0" / EXPERIMENT).read_bytes()])))
+    described = read_or_refused(lambda: read_described(folder))
+    if described is not None:
+        assert decision(described)
+        assert isinstance(described["memory"], int)

@@ -1,0 +1,22 @@
+"""A damaged cache of decoded images is decoded again: its checksum tells."""
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from mutants import FUZZ, fresh, mutants
+
+from sncl.streams.cache import decode_once
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 3, 4, 4), dtype=np.uint8)
+
+
+@FUZZ
+@given(st.data())
+def test_cache(tmp_path: Path, data: st.DataObject) -> None:
+    folder = fresh(tmp_path)
+    decode_once([folder], "all", "key", 6, lambda: [IMAGES[:4], IMAGES[4:]])
+    path = folder / "all-key.npy"
+    path.write_bytes(data.draw(mutants([path.read_bytes()])))
+    assert np.array_equal(decode_once([folder], "all", "key", 6, lambda: [IMAGES]), IMAGES)
