@@ -310,7 +310,7 @@ def test_a_watched_folder_survives_kills(tmp_path: Path) -> None:
     for path in (broken, unbroken):
         process = watch(folder, path, every=1, patience=0.2)
         output, _ = process.communicate(timeout=60)
-        assert process.returncode == 0 and "0011.csv: 8 rows" in output
+        assert process.returncode == 0 and "0011.csv: 8 samples" in output
         assert output.startswith("0006.npz" if path is broken else "0000.npz")
     (ours, about), (theirs, also) = read_checkpoint(broken), read_checkpoint(unbroken)
     assert about == also and about["follow"]["position"] == [12, 96, "0011.csv"] and about["steps"] == 11
