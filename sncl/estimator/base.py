@@ -229,7 +229,8 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
     def _make_passes(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool) -> None:
         x, labels = self._spec.samples(X), self._targets(y)
         if self._scale is not None:
-            self._scale.update(x)
+            with self.learner_.exclusively():
+                self._scale.update(x)
         order = torch.arange(len(x))
         for epoch in range(epochs):
             if shuffle:

@@ -156,7 +156,10 @@ class Memory:
 
     def _checked(self, state: Fields) -> tuple[Count, Fields]:
         """What a state counts and stores, if it is that of a memory like this one."""
-        count, stored = Count(*state["count"].tolist()), within("rows", state)
+        counted, stored = state["count"].tolist(), within("rows", state)
+        if len(counted) != len(self.count):
+            raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {counted}")
+        count = Count(*counted)
         sound = all(type(each) is int and each >= 0 for each in count) and count.in_task <= count.seen
         if not sound or count.base > self.capacity or (count.seen and not stored and self.admission.filled(count)):
             raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {count._asdict()}")

@@ -16,11 +16,12 @@ from sncl.networks.gating.attach import set_mask, track_moments
 from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
-from sncl.tensors.fields import Fields, Inputs, named, rows
+from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
 from sncl.tensors.random import Randomness
 from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph
+from sncl.training.inputs import refuse_gaps
 from sncl.training.signature import Signature, first_samples, try_network
 from sncl.training.step import Step
 
@@ -41,6 +42,8 @@ class Ready(NamedTuple):
 
 def prepare(learner: Learner, x: Inputs) -> Ready:
     """Try the network on the first samples and let the method prepare it; the learner then knows its inputs."""
+    if learner.device.type == "cpu":
+        mapped(refuse_gaps, x)
     first = first_samples(x, learner.transform, learner.body, learner.device)
     seen = eval_input(learner.transform, first)
     try_network(learner.body, first, seen)

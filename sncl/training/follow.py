@@ -24,7 +24,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, picked
-from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.checkpoint import read_checkpoint, remove_parts, write_checkpoint
 from sncl.training.finite import check_losses
 from sncl.training.items import item_batch, item_parts, whole_labels
 from sncl.training.learner import Learner

@@ -134,7 +134,8 @@ def _restore_network(learner: Learner, tensors: Fields, description: dict[str, A
     if ours != theirs:
         raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
     check_description(description, tensors)
-    learner.prepare(inputs(within("example", tensors) or described_zeros(description["example"])))
+    example = {name: value.nan_to_num() for name, value in within("example", tensors).items()}
+    learner.prepare(inputs(example or described_zeros(description["example"])))
     _add_what_was_added(learner, tensors, description)
     net, average = learner.ready.net, learner.ready.average
     check_same("network", within("network", tensors), net.body.state_dict())
