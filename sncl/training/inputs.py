@@ -93,7 +93,10 @@ def check_labels(low: int, high: int, outputs: int, grows: bool) -> None:
 
 
 def refuse_gaps(x: Tensor) -> Tensor:
-    """The inputs, unless they have NaN or infinity. The sum is a fast first look: it is finite unless an input is not or it overflows."""
+    """The inputs, unless they have NaN or infinity.
+
+    The sum is a fast first look: it is finite unless an input is not or it overflows.
+    """
     if x.is_floating_point() and not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
         kind = "NaN" if x.isnan().any() else "infinity"
         raise SnclError(f"x contains {kind}; fill the gaps or leave these rows out")

@@ -16,6 +16,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, inputs, under, within
 from sncl.tensors.random import GLOBAL
+from sncl.training.assembly import make_random
 from sncl.training.descent import Optimizer
 from sncl.training.finite import check_finite
 from sncl.training.fitting import check_description, check_memory, check_moments, check_same
@@ -95,11 +96,13 @@ def _rehearsed(
     description: dict[str, Any],
 ) -> None:
     """Load into a copy first: what does not fit is found there, and the learner stays as it is."""
-    shared = {id(each): each for each in (learner.transform, learner.make_optimizer)}
+    random = make_random(learner.random.seed, learner.method, learner.device)
+    random.load(learner.random.state())
+    known = {id(learner.random): random} | {id(each): each for each in (learner.transform, learner.make_optimizer)}
     devices = [learner.device] if learner.device.type == "cuda" else []
     with GLOBAL, torch.random.fork_rng(devices=devices):
         try:
-            twin = deepcopy(learner, shared)
+            twin = deepcopy(learner, known)
         except (RuntimeError, TypeError, AttributeError):  # a network that cannot be copied
             twin = learner
         try:
