@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
@@ -20,7 +20,9 @@ from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.estimator.state import StatefulEstimator
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
+from sncl.training.exclusive import exclusive
 from sncl.training.learner import Learner
+from sncl.training.state import check_weights
 
 
 class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -63,6 +65,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
 
     # --- learning
 
+    @exclusive
     def fit(self, X: Any, y: Any) -> Self:
         """Learn these samples from scratch, in ``epochs`` passes over all of them in random order."""
         X, y = self._validated(X, y, first=True)
@@ -72,6 +75,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
             self.boundary(X, y)
         return self
 
+    @exclusive
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Go on learning: one pass over these samples, in their order.
 
@@ -79,6 +83,8 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         also in the first call, and may name further ones later.
         """
         first = not self.__sklearn_is_fitted__()
+        if not first:
+            self._check_usable()
         X, y = self._validated(X, y, first)
         named = np.unique(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
         if first:
@@ -88,12 +94,13 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         self._learn(X, y, 1, shuffle=False)
         return self
 
+    @exclusive
     def boundary(self, X: Any = None, y: Any = None) -> Self:
         """Say that a task has ended, for the methods that must know (``fit`` says so itself).
 
         Some of them look at all samples of the task once more: ``boundary(X, y)``.
         """
-        check_is_fitted(self)
+        self._check_usable()
         if X is None:
             self.learner_.boundary()
         else:
@@ -104,9 +111,10 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
 
     # --- predicting
 
+    @exclusive
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
-        check_is_fitted(self)
+        self._check_usable()
         X = validate_data(self, _to_host(X), reset=False, **self._accepted())
         logits = self.learner_.logits(self._spec.samples(X)).cpu().double()
         probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
@@ -118,6 +126,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
             logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
         return logarithms
 
+    @exclusive
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each sample."""
         likely = self.predict_proba(X).argmax(1)
@@ -171,6 +180,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         _reach(learner, len(classes))
         self._spec, self.learner_, self._scale = spec, learner, scale
         self.classes_, self._outputs = classes, np.arange(len(classes))
+        self._diverged = ""
 
     def _specify(self, X: NDArray[Any], outputs: int) -> LearnerSpec:
         """The parameters as they are now, checked."""
@@ -209,9 +219,18 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
             self.classes_, self._outputs = classes[order], outputs[order]
 
     def _learn(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool) -> None:
+        try:
+            self._make_passes(X, y, epochs, shuffle)
+            check_weights(self.learner_)
+        except Diverged as error:
+            self._diverged = str(error)
+            raise
+
+    def _make_passes(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool) -> None:
         x, labels = self._spec.samples(X), self._targets(y)
         if self._scale is not None:
-            self._scale.update(x)
+            with self.learner_.exclusively():
+                self._scale.update(x)
         order = torch.arange(len(x))
         for epoch in range(epochs):
             if shuffle:

@@ -13,19 +13,21 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sncl.errors import SnclError
+from sncl.errors import Diverged, SnclError
 from sncl.estimator.spec import LearnerSpec, Network
 from sncl.streams.standardisation import RunningScale
 from sncl.tensors.fields import Fields, under, within
-from sncl.training.checkpoint import pack, read_checkpoint, unpack, write_checkpoint
+from sncl.training.checkpoint import pack, read_saved, unpack, write_checkpoint
+from sncl.training.exclusive import LOCK, Exclusive, exclusive
 from sncl.training.learner import Learner
+from sncl.training.state import check_weights
 
 
-class StatefulEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator around a learner, whose state is tensors and plain data.
 
     The learner is made again from ``_spec``. Outputs of the network are numbered as classes arrive; ``classes_`` is
-    sorted, and ``_outputs`` says which output belongs to each.
+    sorted, and ``_outputs`` says which output belongs to each. Calls from several threads are made one after the other.
     """
 
     classes_: NDArray[Any]
@@ -35,15 +37,18 @@ class StatefulEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     _spec: LearnerSpec
     _outputs: NDArray[np.int64]
     _scale: RunningScale | None
+    _diverged: str = ""  # why the learner is of no use any more
 
+    @exclusive
     def save(self, path: str | Path) -> None:
         """Write the estimator to one file of tensors and JSON, from which :meth:`load` goes on exactly here.
 
-        Nothing is pickled. A ``network`` of your own is code and is not in the file.
+        Nothing is pickled. A ``network`` of your own is code and is not in the file. The file that was there stays as
+        ``path.previous``.
         """
-        check_is_fitted(self)
-        tensors, description = self._state()
-        write_checkpoint(Path(path), tensors, description)
+        self._check_usable()
+        check_weights(self.learner_)
+        write_checkpoint(Path(path), *self._state(), keep_previous=True)
 
     @classmethod
     def load(cls, path: str | Path, *, network: Network | None = None, device: str | None = None) -> Self:
@@ -51,7 +56,7 @@ class StatefulEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
         ``network`` is the one of your own that it had, if any; ``device`` moves it elsewhere.
         """
-        tensors, description = read_checkpoint(Path(path))
+        tensors, description = read_saved(Path(path))
         kind = description.get("estimator")
         if kind != cls.__name__:
             raise SnclError(f"{path} holds {'a ' + kind if kind else 'no estimator'}, not a {cls.__name__}")
@@ -70,6 +75,12 @@ class StatefulEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             model.feature_names_in_ = np.asarray(description["names"], dtype=object)
         model._restore(tensors, description)
         return model
+
+    def _check_usable(self) -> None:
+        """Refuse what was never fitted, or is fitted no more: its weights are no numbers."""
+        check_is_fitted(self)
+        if self._diverged:
+            raise Diverged(f"{self._diverged}; fit this estimator again, or load one that was saved before")
 
     def _state(self) -> tuple[Fields, dict[str, Any]]:
         """Everything that decides what happens next, as tensors and plain data."""
@@ -107,12 +118,13 @@ class StatefulEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.learner_.restore(tensors, description["learner"])
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "learner_" in state:
-            for name in ("learner_", "_scale", "classes_", "_outputs"):
-                del state[name]
-            state["_packed"] = pack(*self._state())
-        return state
+        with self.exclusively():
+            state = {name: value for name, value in super().__getstate__().items() if name != LOCK}
+            if "learner_" in state:
+                for name in ("learner_", "_scale", "classes_", "_outputs"):
+                    del state[name]
+                state["_packed"] = pack(*self._state())
+            return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)

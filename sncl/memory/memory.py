@@ -71,12 +71,14 @@ class Memory:
         slots = upload(slots, self.device)
         return {name: stored.index_select(0, slots) for name, stored in self._rows.items()} | {"slot": slots}
 
+    @torch.no_grad()
     def refresh(self, values: Fields) -> None:
         """Overwrite fields of the samples named by ``slot``."""
         for name, value in values.items():
             if name != "slot":
                 self._rows[name].index_copy_(0, values["slot"], value.to(self._rows[name].dtype))
 
+    @torch.no_grad()
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
         """Offer a batch to the memory; of samples that claim one slot the latest stays, as if they had come singly."""
         if not self._rows:
@@ -90,6 +92,7 @@ class Memory:
         """A task has ended: what is stored now is of past tasks."""
         self.count = self.count._replace(in_task=0, base=len(self))
 
+    @torch.no_grad()
     def replace(self, content: Fields) -> None:
         """Hold exactly these samples from now on; the task they were chosen at has ended."""
         if rows(content) > self.capacity:
@@ -99,6 +102,7 @@ class Memory:
             self._rows[name][: len(value)] = value
         self.count = self.count._replace(in_task=0, base=rows(content))
 
+    @torch.no_grad()
     def reshape(self, fields: Fields) -> None:
         """Keep these fields [capacity, ...] in another shape from now on."""
         for name, value in fields.items():
@@ -139,11 +143,34 @@ class Memory:
     def state(self) -> Fields:
         return {"count": torch.tensor(self.count), **under("rows", self.fields)}
 
+    @torch.no_grad()
     def load(self, state: Fields) -> None:
-        self.count = Count(*state["count"].tolist())
-        stored = within("rows", state)
+        """The inverse of :meth:`state`; an error leaves the memory as it is."""
+        count, stored = self._checked(state)
+        self.count = count
         self._rows = {}
         if stored:
             self._allocate({name: value.to(self.device) for name, value in stored.items()})
         for name, value in stored.items():
             self._rows[name][: self.capacity] = value
+
+    def _checked(self, state: Fields) -> tuple[Count, Fields]:
+        """What a state counts and stores, if it is that of a memory like this one."""
+        counted, stored = state["count"].tolist(), within("rows", state)
+        if len(counted) != len(self.count):
+            raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {counted}")
+        count = Count(*counted)
+        sound = all(type(each) is int and each >= 0 for each in count) and count.in_task <= count.seen
+        if not sound or count.base > self.capacity or (count.seen and not stored and self.admission.filled(count)):
+            raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {count._asdict()}")
+        if count.capacity != self.capacity or any(value.shape[:1] != (self.capacity,) for value in stored.values()):
+            raise SnclError(f"this checkpoint belongs to another learner: its memory is not of {self.capacity} samples")
+        unlike = [name for name, value in self.fields.items() if not _alike(stored.get(name), value)]
+        unlike += [name for name in ("y", *self.admission.reads) if stored and name not in stored]
+        if stored and unlike:
+            raise SnclError(f"this checkpoint belongs to another learner: its memory has another {unlike[0]!r}")
+        return count, stored
+
+
+def _alike(given: Tensor | None, ours: Tensor) -> bool:
+    return given is not None and given.shape == ours.shape and given.dtype == ours.dtype

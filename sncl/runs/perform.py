@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_de
 from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
-from sncl.training.checkpoint import read_checkpoint, write_json
+from sncl.training.checkpoint import read_checkpoint, remove_parts, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer
 from sncl.training.events import Watch
@@ -73,8 +74,7 @@ def begin(experiment: Experiment, folder: Path) -> None:
         _, description = read_checkpoint(folder / CHECKPOINT)
         if description.get("experiment") != experiment.identity():
             raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
-    for left in folder.glob(".*.part"):  # what a process that was killed did not finish writing
-        left.unlink()
+    remove_parts(folder, *(re.escape(name) for name in (EXPERIMENT, RESULT, CHECKPOINT)), r"task-\d+\.safetensors")
     write_json(folder / EXPERIMENT, experiment.described())
 
 

@@ -11,16 +11,17 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
-from sncl.methods.method import Method, TaskEnd
+from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.networks.gating.attach import set_mask, track_moments
-from sncl.networks.output import find_output
+from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
-from sncl.tensors.fields import Fields, Inputs, named, rows
+from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
 from sncl.tensors.random import Randomness
-from sncl.training.descent import Optimizer
+from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph
+from sncl.training.inputs import refuse_gaps
 from sncl.training.signature import Signature, first_samples, try_network
 from sncl.training.step import Step
 
@@ -41,6 +42,8 @@ class Ready(NamedTuple):
 
 def prepare(learner: Learner, x: Inputs) -> Ready:
     """Try the network on the first samples and let the method prepare it; the learner then knows its inputs."""
+    if learner.device.type == "cpu":
+        mapped(refuse_gaps, x)
     first = first_samples(x, learner.transform, learner.body, learner.device)
     seen = eval_input(learner.transform, first)
     try_network(learner.body, first, seen)
@@ -91,6 +94,22 @@ def expand(learner: Learner) -> Ready:
     net.to(learner.device)
     learner.method.to(learner.device)
     return assemble(learner, net, learner.ready)
+
+
+def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
+    """Let the network have so many outputs; all else goes on from where it was ready ``before``."""
+    net, added = before.net, outputs - learner.outputs
+    groups = learner.method.parameter_groups(net, learner.lr)
+    stored = {} if learner.memory is None else learner.memory.fields
+    growth = Growth(outputs, lambda body: widen(body, learner.output_layer, added), stored)
+    changed = learner.method.grow(net, growth)
+    if learner.memory is not None:
+        learner.memory.reshape(changed)
+    learner.outputs = outputs
+    learner.grown.append(outputs)
+    ready = assemble(learner, net, before)
+    carry_moments(before.optimizer, groups, ready.optimizer, learner.method.parameter_groups(net, learner.lr))
+    return ready
 
 
 def check_numbers(net: nn.Module, replay: int, lr: float) -> None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from pathlib import Path
+from secrets import token_hex
+from shutil import copyfile
+from threading import get_native_id
 from typing import Any
 
 import torch
@@ -24,14 +28,35 @@ CHECKSUM = "crc32"
 UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: whoever reads it, even after a crash or power loss, finds the old or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+PREVIOUS = ".previous"  # behind the name of a file: the one that was there before
+
+
+def part_of(path: Path) -> Path:
+    """Where the next content of a file is written: no other process or thread writes there."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{get_native_id()}-{token_hex(4)}.part")
+
+
+def remove_parts(folder: Path, *names: str) -> None:
+    """Remove what killed processes left of files in the folder; each of ``names`` is a regular expression."""
+    part = re.compile(rf"\.(?:{'|'.join(names)})\.\d+(?:-\d+-[0-9a-f]+)?\.part")
+    for path in folder.iterdir():
+        if part.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes, keep_previous: bool = False) -> None:
+    """Replace a file as a whole: whoever reads it, even after a crash or power loss, finds the old or the new one.
+
+    ``keep_previous`` leaves the old one beside it, as :data:`PREVIOUS`.
+    """
+    beside = part_of(path)
     try:
         with open(beside, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if keep_previous and path.is_file():
+            _link_previous(path)
         os.replace(beside, path)
         if os.name == "posix":  # the new name survives a power loss once its folder is written, too
             folder = os.open(path.parent, os.O_RDONLY)
@@ -42,6 +67,19 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _link_previous(path: Path) -> None:
+    """Give a file a second name, under which it stays when it is replaced; a copy where there are no links."""
+    second = part_of(path)
+    try:
+        try:
+            os.link(path, second)
+        except OSError:
+            copyfile(path, second)
+        os.replace(second, path.with_name(path.name + PREVIOUS))
+    finally:
+        second.unlink(missing_ok=True)  # still there if both names were of one file already
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -90,9 +128,9 @@ def unpack(content: bytes) -> tuple[Fields, dict[str, Any]]:
     return tensors, description
 
 
-def write_checkpoint(path: Path, tensors: Fields, description: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, tensors: Fields, description: dict[str, Any], keep_previous: bool = False) -> None:
     """Write tensors and a JSON description as one file."""
-    write_atomically(path, pack(tensors, description))
+    write_atomically(path, pack(tensors, description), keep_previous)
 
 
 def read_checkpoint(path: Path) -> tuple[Fields, dict[str, Any]]:
@@ -106,3 +144,14 @@ def read_checkpoint(path: Path) -> tuple[Fields, dict[str, Any]]:
         raise SnclError(f"there is no checkpoint {path}") from error
     except UNREADABLE as error:
         raise SnclError(f"{path} is no sncl checkpoint, or damaged ({error}); move it away to start over") from error
+
+
+def read_saved(path: Path) -> tuple[Fields, dict[str, Any]]:
+    """The same for a file that was written with ``keep_previous``: an error says where the one before it is."""
+    try:
+        return read_checkpoint(path)
+    except SnclError as error:
+        previous = path.with_name(path.name + PREVIOUS)
+        if not previous.exists():
+            raise
+        raise SnclError(f"{error}; what was saved before it is in {previous}") from error

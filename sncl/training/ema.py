@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -37,8 +38,16 @@ class EMA:
 
     def __init__(self, net: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.live: Fields = {name: value for name, value in net.state_dict().items() if value.is_floating_point()}
+        self.net = net
+        self.live = _averaged(net)
         self.slow: Fields = {name: value.clone() for name, value in self.live.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "live"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.live = _averaged(self.net)  # tensors of the copied network, not copies of their own
 
     @torch.no_grad()
     def take_over(self, earlier: EMA) -> None:
@@ -74,3 +83,8 @@ class EMA:
     def load(self, values: Fields) -> None:
         """The inverse of reading ``slow``."""
         torch._foreach_copy_(list(self.slow.values()), [values[name] for name in self.slow])
+
+
+def _averaged(net: nn.Module) -> Fields:
+    """The tensors of a network that have an average, as they lie there."""
+    return {name: value for name, value in net.state_dict().items() if value.is_floating_point()}

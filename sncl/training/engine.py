@@ -122,6 +122,12 @@ class Graph(Eager):
         self.compiled = replace(step, observe=compiled_observe()) if step.method.one_backward else step
         self._captured: dict[Hashable, _Capture | None] = {}  # None: has run, but is not captured yet
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("compiled", "_captured")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["step"], state["random"], state["device"])  # type: ignore[misc]  # a copy captures anew
+
     def __call__(self, given: StepInput, usual: bool) -> Outcome:
         if not usual:
             return super().__call__(given, usual)

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.tensors.fields import Fields, Inputs, mapped, named, picked, rows
-from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.finite import check_losses, check_network
+from sncl.tensors.fields import Fields, Inputs, picked
+from sncl.training.checkpoint import read_checkpoint, remove_parts, write_checkpoint
+from sncl.training.finite import check_losses
+from sncl.training.items import item_batch, item_parts, whole_labels
 from sncl.training.learner import Learner
+from sncl.training.state import check_weights, tensors_of
 
 SECONDS = 60.0  # between snapshots, unless told otherwise
 FADING = 0.99  # how much less each earlier sample counts in the recent accuracy
@@ -76,7 +78,8 @@ class Answer(NamedTuple):
     ``accuracy`` is the share of right predictions over all labelled samples so far, this batch included, and ``recent``
     the same where each sample counts a hundredth less than the one behind it; None while no label has come. ``losses``
     are those of the training step, empty where nothing was labelled. ``position`` is behind this batch, and ``stored``
-    says whether a snapshot holds it already.
+    says whether a snapshot holds it already. ``refused`` is why nothing was predicted or learned, where bad batches are
+    skipped.
     """
 
     predicted: Tensor
@@ -85,6 +88,7 @@ class Answer(NamedTuple):
     losses: Fields
     position: Position
     stored: bool
+    refused: SnclError | None = None
 
 
 LiveSource = Iterable[Any] | Callable[[Position], Iterable[Any]]
@@ -97,6 +101,7 @@ def follow(
     snapshot: str | Path | None = None,
     every: int | None = None,
     seconds: float | None = None,
+    skip_bad: bool = False,
 ) -> Iterator[Answer]:
     """Predict and learn what ``source`` yields, one :class:`Answer` for each item.
 
@@ -110,6 +115,9 @@ def follow(
     ``source`` is an iterable, which is taken as it comes, or a function that is told the :class:`Position` of the
     snapshot and returns what comes behind it; then every batch is learned exactly once, however often the process is
     killed. ``token`` is anything JSON can hold that tells the source where a batch came from, such as a file's name.
+
+    A batch that the learner refuses (other inputs than before, NaN, unknown labels) raises and is not passed: a restart
+    meets it again. With ``skip_bad`` it is passed, and its answer says why it was ``refused``.
     """
     if snapshot is None and (every is not None or seconds is not None):
         raise SnclError("every and seconds say when a snapshot is written; name its file: snapshot=...")
@@ -119,27 +127,42 @@ def follow(
         raise SnclError(f"seconds between snapshots are 0 or more, not {seconds}")
     if every is None and seconds is None:
         seconds = SECONDS
-    return _followed(learner, source, None if snapshot is None else Path(snapshot), every or math.inf, seconds)
+    path = None if snapshot is None else _real(Path(snapshot))
+    return _followed(learner, source, path, every or math.inf, seconds, skip_bad)
 
 
 def _followed(
-    learner: Learner, source: LiveSource, path: Path | None, every: float, seconds: float | None
+    learner: Learner, source: LiveSource, path: Path | None, every: float, seconds: float | None, skip_bad: bool
 ) -> Iterator[Answer]:
     with nullcontext() if path is None else _locked(path):
         position, score = (Position(), Score()) if path is None else _restored(learner, path)
         snapshots = _Snapshots(learner, path, every, seconds, position)
         try:
             for item in source if isinstance(source, Iterable) else source(position):
-                x, y, token = _parts(item)
-                x, y = _as_batch(learner, x, y)
-                predicted, losses, score = _predict_and_learn(learner, x, y, score)
-                position = Position(
-                    position.batches + 1, position.rows + len(y), position.token if token is None else token
-                )
-                snapshots.reach(position, score, losses)
-                yield Answer(predicted, score.accuracy, score.recent, losses, position, position is snapshots.stored)
+                with learner.exclusively():  # no other thread learns between a prediction and its snapshot
+                    answer, score = _answer(learner, item, position, score, skip_bad)
+                    position = answer.position
+                    snapshots.reach(position, score, answer.losses)
+                yield answer._replace(stored=position is snapshots.stored)
         finally:
             snapshots.end()
+
+
+def _answer(learner: Learner, item: Any, position: Position, score: Score, skip_bad: bool) -> tuple[Answer, Score]:
+    """Predict and learn one item: its answer, and the score with it."""
+    count, token, refused, steps = 0, None, None, learner.steps
+    predicted, losses = torch.zeros(0, dtype=torch.int64), Fields()
+    try:
+        x, y, token = item_parts(item)
+        x, y = item_batch(learner, x, y)
+        count = len(y)
+        predicted, losses, score = _predict_and_learn(learner, x, y, score)
+    except SnclError as error:
+        if not skip_bad or learner.interrupted or learner.steps != steps:
+            raise
+        refused = error
+    passed = Position(position.batches + 1, position.rows + count, position.token if token is None else token)
+    return Answer(predicted, score.accuracy, score.recent, losses, passed, False, refused), score
 
 
 def _predict_and_learn(learner: Learner, x: Inputs, y: Tensor, score: Score) -> tuple[Tensor, Fields, Score]:
@@ -149,7 +172,7 @@ def _predict_and_learn(learner: Learner, x: Inputs, y: Tensor, score: Score) -> 
     known = (y >= 0).nonzero()[:, 0]  # NaN is not
     if not len(known):
         return predicted, {}, score
-    labels = _whole(y[known])
+    labels = whole_labels(y[known])
     losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
     return predicted, losses, score.after((predicted.cpu()[known] == labels).double())
 
@@ -185,21 +208,29 @@ class _Snapshots:
             self._store({})
 
     def _store(self, losses: Fields) -> None:
-        if self.path is not None:
+        if self.path is not None and self.learner.signature.example:  # nothing to store while all batches were bad
             self.failed = True
-            _store(self.learner, self.path, self.reached, self.score, losses)
+            with self.learner.exclusively():
+                _store(self.learner, self.path, self.reached, self.score, losses)
             self.stored_at, self.stored, self.failed = time.monotonic(), self.reached, False
+
+
+def _real(path: Path) -> Path:
+    """The file itself, of which every other name is a link: there is one lock for all of them."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise SnclError(f"cannot write {path}: {error}") from error
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep other processes from following with the same file, and clear away what a killed one had begun to write."""
-    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
+    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0, thread_local=False)  # closed by any thread
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
-        for left in path.parent.glob(f".{path.name}.*.part"):
-            left.unlink()
+        remove_parts(path.parent, re.escape(path.name))
     except Timeout as error:
         raise SnclError(f"another process follows a stream with {path}; wait for it or name another file") from error
     except OSError as error:
@@ -228,56 +259,11 @@ def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
 
 def _store(learner: Learner, path: Path, position: Position, score: Score, losses: Fields) -> None:
     check_losses(losses, learner.steps)
-    state = learner.state()
-    check_network(state, learner.steps)
+    check_weights(learner)
     followed = {"position": position, "score": score}
     try:
         json.dumps(followed)
     except (TypeError, ValueError) as error:
         what = type(position.token).__name__
         raise SnclError(f"a token is something JSON can hold, such as a text or a number, not {what}") from error
-    write_checkpoint(path, state, {**learner.description(), "follow": followed})
-
-
-def _parts(item: Any) -> tuple[Any, Any, Any]:
-    """Inputs, labels and token of an item."""
-    if isinstance(item, (tuple, list)) and len(item) in (2, 3):
-        return item[0], item[1], item[2] if len(item) == 3 else None
-    if isinstance(item, (Tensor, Mapping, np.ndarray)):
-        return item, None, None
-    raise SnclError(f"an item of a stream is (x, y), (x, y, token) or x alone, not {type(item).__name__}")
-
-
-def _as_batch(learner: Learner, x: Any, y: Any) -> tuple[Inputs, Tensor]:
-    """Tensors with samples; labels that are not there are -1."""
-    inputs: Inputs = {name: _tensor(part) for name, part in x.items()} if isinstance(x, Mapping) else _tensor(x)
-    labels = None if y is None else _tensor(y)
-    if labels is None:
-        shapes = learner.description()["example"]
-        single = any(len(shapes[name][0]) == part.dim() + 1 for name, part in named(inputs).items() if name in shapes)
-    else:
-        single = labels.dim() == 0
-    if single:
-        inputs = mapped(lambda part: part.unsqueeze(0), inputs)
-    if labels is None:
-        labels = torch.full((rows(inputs),), -1)
-    return inputs, labels.reshape(1).cpu() if labels.dim() == 0 else labels.cpu()
-
-
-def _tensor(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    try:
-        made = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise SnclError(f"inputs and labels are tensors, arrays or numbers, not {type(value).__name__}") from error
-    return made.to(torch.get_default_dtype()) if made.is_floating_point() else made
-
-
-def _whole(labels: Tensor) -> Tensor:
-    """Labels that came as real numbers, beside a NaN perhaps, as integers."""
-    if not labels.is_floating_point():
-        return labels
-    if (labels != labels.round()).any():
-        raise SnclError("labels are whole numbers 0, 1, 2, ...; NaN or a negative number stands for none")
-    return labels.long()
+    write_checkpoint(path, tensors_of(learner), {**learner.description(), "follow": followed})

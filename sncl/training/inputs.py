@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.tensors.fields import Inputs, named
+from sncl.tensors.fields import Inputs, mapped, named
+from sncl.tensors.transfer import upload
+
+if TYPE_CHECKING:
+    from sncl.training.learner import Learner
 
 Labels = Tensor | ArrayLike
 Samples = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
@@ -30,6 +34,19 @@ def as_batch(x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
                 f"{list(value.shape)}, {list(labels.shape)}"
             )
     return inputs, labels
+
+
+def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
+    """A batch on the device that fits the network, or an error before anything is learned of it."""
+    given, labels = as_batch(x, y)
+    learner.prepare(given)
+    given = learner.signature.checked(given)
+    if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
+        low, high = (int(value) for value in labels.aminmax())
+        check_labels(low, high, learner.outputs, learner.grows)
+        if high >= learner.outputs:
+            learner.grow(high + 1)
+    return mapped(lambda part: upload(part, learner.device), given), upload(labels, learner.device)
 
 
 def as_inputs(x: Samples) -> Inputs:
@@ -75,18 +92,26 @@ def check_labels(low: int, high: int, outputs: int, grows: bool) -> None:
         raise SnclError(f"label {low if low < 0 else high} does not fit a network with {outputs} outputs: {remedy}")
 
 
-def refuse_gaps(x: Tensor) -> None:
-    """Refuse NaN and infinity. The sum is a fast first look: it is finite unless an input is not or it overflows."""
+def refuse_gaps(x: Tensor) -> Tensor:
+    """The inputs, unless they have NaN or infinity.
+
+    The sum is a fast first look: it is finite unless an input is not or it overflows.
+    """
     if x.is_floating_point() and not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
         kind = "NaN" if x.isnan().any() else "infinity"
         raise SnclError(f"x contains {kind}; fill the gaps or leave these rows out")
+    return x
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
+    if isinstance(value, Tensor):  # as plain numbers: what they were computed from is not learned, and not kept
+        if value.is_inference():
+            return value.clone()
+        return value.detach() if value.requires_grad else value
     if value is None:
         raise SnclError(f"{name} is missing: there is one input in x and one label in y for every row")
+    if isinstance(value, (list, tuple)):
+        value = [each.detach().cpu() if isinstance(each, Tensor) else each for each in value]
     try:
         array = np.asarray(value)
     except ValueError as error:

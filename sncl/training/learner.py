@@ -21,22 +21,21 @@ import torch
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.methods.method import Growth, Method
+from sncl.methods.method import Method
 from sncl.methods.table import make
 from sncl.networks.gating.attach import set_mask
 from sncl.networks.gating.mask import Mask
-from sncl.networks.output import widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Identity, Transform, eval_input
-from sncl.tensors.fields import Fields, Inputs, mapped, named, pieces, rows
-from sncl.tensors.transfer import upload
+from sncl.tensors.fields import Fields, mapped, named, pieces, rows
 from sncl.training import assembly, state
 from sncl.training.assembly import MakeOptimizer, Ready
-from sncl.training.checkpoint import read_checkpoint, write_checkpoint
-from sncl.training.descent import Descent, carry_moments
+from sncl.training.checkpoint import read_saved, write_checkpoint
+from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
-from sncl.training.inputs import Labels, Samples, as_batch, as_inputs, check_labels
+from sncl.training.exclusive import ExclusivelyCopied, exclusive
+from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.step import StepInput
@@ -44,7 +43,7 @@ from sncl.training.step import StepInput
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
 
 
-class Learner:
+class Learner(ExclusivelyCopied):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -63,6 +62,9 @@ class Learner:
     ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
     (0.999: about a thousand steps). ``mask`` says which neurons that gates have closed are silent in evaluation, see
     :class:`sncl.networks.gating.mask.Mask`; :attr:`mask` may be set to another at any time. Neither changes training.
+
+    Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
+    single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
     """
 
     def __init__(
@@ -143,18 +145,19 @@ class Learner:
         return self._mask
 
     @mask.setter
+    @exclusive
     def mask(self, mask: Mask) -> None:
         if self._ready is not None:
             set_mask(self.net, mask)
         self._mask = mask
 
+    @exclusive
     def learn(self, x: Samples, y: Labels) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name.
 
-        An error that is raised before anything is learned leaves the learner as it was; behind any other it is
-        ``interrupted``.
+        An error before anything is learned leaves the learner as it was; behind any other it is ``interrupted``.
         """
-        x, y = self._checked_batch(x, y)
+        x, y = accepted_batch(self, x, y)
         self.interrupted = True
         losses = self._learn({**named(x), "y": y})
         self.interrupted = False
@@ -175,6 +178,7 @@ class Learner:
             self.ready.average.update(self.steps)
         return outcome.losses
 
+    @exclusive
     def boundary(self, x: Samples | None = None, y: Labels | None = None) -> None:
         """Say that a task has ended. Optional, except for methods that need boundaries.
 
@@ -184,7 +188,7 @@ class Learner:
         if self.method.revisits:
             if x is None or y is None:
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
-            x, y = self._checked_batch(x, y)
+            x, y = accepted_batch(self, x, y)
             task = {**named(x), "y": y}
         with self.random.as_global("gates"):
             content = self.method.at_boundary(self.net, assembly.task_end(self, task))
@@ -192,37 +196,31 @@ class Learner:
         self.expand()
         self.ready.engine.forget()
 
+    @exclusive
     def expand(self) -> None:
         """Add what the method needs for one more task; :meth:`boundary` does this by itself."""
         self.tasks += 1
         if self.method.expands:
             self._ready = assembly.expand(self)
 
+    @exclusive
     def grow(self, outputs: int) -> None:
         """Have so many outputs from now on; the learner must be made with ``grow=True``. Fewer change nothing.
 
         All else stays: the logits of the old outputs and the optimiser's moments are the same bits, and the new
         outputs start at zero for every sample. :meth:`learn` does this by itself for labels it does not know.
         """
-        net, optimizer = self.net, self.ready.optimizer
+        before = self.ready
         if not self.grows:
             raise SnclError("this learner's outputs are fixed; make it with grow=True")
         if outputs > self.outputs:
-            added = outputs - self.outputs
-            groups = self.method.parameter_groups(net, self.lr)
-            stored = {} if self.memory is None else self.memory.fields
-            changed = self.method.grow(net, Growth(outputs, lambda body: widen(body, self.output_layer, added), stored))
-            if self.memory is not None:
-                self.memory.reshape(changed)
-            self.outputs = outputs
-            self.grown.append(outputs)
-            self._ready = assembly.assemble(self, net, self.ready)
-            carry_moments(optimizer, groups, self.ready.optimizer, self.method.parameter_groups(net, self.lr))
+            self._ready = assembly.grow(self, before, outputs)
 
     def predict(self, x: Samples, task: int | None = None) -> Tensor:
         """The most likely class of each sample. [rows]"""
         return self.logits(x, task).argmax(1)
 
+    @exclusive
     def logits(self, x: Samples, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
@@ -239,62 +237,64 @@ class Learner:
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """The network as it predicts: in evaluation mode, and its average where there is one."""
-        average = self.ready.average if self._predicts_with_ema else None
-        with evaluating(self.net), nullcontext() if average is None else average.in_place():
-            yield
+        with self.exclusively():
+            average = self.ready.average if self._predicts_with_ema else None
+            with evaluating(self.net), nullcontext() if average is None else average.in_place():
+                yield
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:
         """Predict with the network as it trains, not with its average."""
-        before, self._predicts_with_ema = self._predicts_with_ema, False
-        try:
-            yield
-        finally:
-            self._predicts_with_ema = before
+        with self.exclusively():
+            before, self._predicts_with_ema = self._predicts_with_ema, False
+            try:
+                yield
+            finally:
+                self._predicts_with_ema = before
 
+    @exclusive
     def settle(self) -> None:
         """Let the network be what it predicts with, its average, for good: to look at it or to use it elsewhere."""
         if self.ready.average is not None:
             self.ready.average.settle()
             self._predicts_with_ema = False
 
+    @exclusive
     def save(self, path: str | Path) -> None:
-        """Write everything that :meth:`load` needs to go on exactly here, as one file, atomically."""
-        write_checkpoint(Path(path), self.state(), self.description())
+        """Write everything that :meth:`load` needs to go on exactly here, as one file, atomically.
 
+        The file that was there stays as ``path.previous``. Weights that are no numbers any more are not written.
+        """
+        state.check_weights(self)
+        write_checkpoint(Path(path), state.tensors_of(self), self.description(), keep_previous=True)
+
+    @exclusive
     def load(self, path: str | Path) -> None:
-        """Go on where a learner that was made in the same way was saved."""
-        self.restore(*read_checkpoint(Path(path)))
+        """Go on where a learner that was made in the same way was saved; an error leaves this one as it is."""
+        self.restore(*read_saved(Path(path)))
 
+    @exclusive
     def state(self) -> Fields:
-        """Every tensor that decides what happens next, by name."""
-        return state.tensors_of(self)
+        """A copy of every tensor that decides what happens next, by name."""
+        return {name: tensor.detach().clone() for name, tensor in state.tensors_of(self).items()}
 
+    @exclusive
     def description(self) -> dict[str, Any]:
         """What :meth:`state` belongs to, as plain data."""
         return state.description_of(self)
 
+    @exclusive
     def restore(self, tensors: Fields, description: dict[str, Any]) -> None:
-        """The inverse of :meth:`state` and :meth:`description`."""
+        """The inverse of :meth:`state` and :meth:`description`; an error leaves the learner as it is."""
         state.restore(self, tensors, description)
 
+    @exclusive
     def restore_network(self, tensors: Fields, description: dict[str, Any]) -> None:
         """Only the network and the method, enough to predict with, also on another device."""
         state.restore_network(self, tensors, description)
 
+    @exclusive
     def prepare(self, x: Samples) -> None:
         """Get ready for inputs like ``x``, as the first call of :meth:`learn` does."""
         if self._ready is None:
             self._ready = assembly.prepare(self, as_inputs(x))
-
-    def _checked_batch(self, x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
-        """A batch on the device that fits the network, or an error before anything is learned of it."""
-        inputs, labels = as_batch(x, y)
-        self.prepare(inputs)
-        inputs = self.signature.checked(inputs)
-        if labels.device.type == "cpu" or self.grows:  # reading values back would stall a GPU at every step
-            low, high = (int(value) for value in labels.aminmax())
-            check_labels(low, high, self.outputs, self.grows)
-            if high >= self.outputs:
-                self.grow(high + 1)
-        return mapped(lambda part: upload(part, self.device), inputs), upload(labels, self.device)

@@ -6,6 +6,8 @@ to. Outputs and parameters that a learner got on its way are added again before 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,13 +15,25 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, inputs, under, within
+from sncl.tensors.random import GLOBAL
+from sncl.training.assembly import make_random
 from sncl.training.descent import Optimizer
+from sncl.training.finite import check_finite
+from sncl.training.fitting import check_description, check_memory, check_moments, check_same
 from sncl.training.signature import described_zeros
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
 
 FORMAT = 5
+UNFIT = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    MemoryError,
+)  # what a wrong value may lead to
 
 
 def tensors_of(learner: Learner) -> Fields:
@@ -49,21 +63,72 @@ def description_of(learner: Learner) -> dict[str, Any]:
     }
 
 
+def check_weights(learner: Learner) -> None:
+    """Refuse to store a network whose weights are no numbers any more.
+
+    Buffers may be infinite, as masks of attention are, but not NaN.
+    """
+    net, average = learner.ready.net.body, learner.ready.average
+    weights = {name for name, _ in net.named_parameters()}
+    for tensors in (net.state_dict(), {} if average is None else average.slow):
+        checked = {
+            name: value if name in weights else value.nan_to_num(nan=torch.nan, posinf=0, neginf=0)
+            for name, value in tensors.items()
+            if value.is_floating_point()
+        }
+        check_finite("weights", checked, learner.steps)
+
+
 def restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
-    """Bring a learner to where :func:`tensors_of` and :func:`description_of` were taken."""
-    restore_network(learner, tensors, description)
-    _load_moments(learner.ready.optimizer, within("optimizer", tensors))
+    """Bring a learner to where :func:`tensors_of` and :func:`description_of` were taken, or leave it as it is."""
+    _rehearsed(_restore, learner, tensors, description)
+
+
+def restore_network(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
+    """Only the network and the method, enough to predict with, also on another device; or leave it as it is."""
+    _rehearsed(_restore_network, learner, tensors, description)
+
+
+def _rehearsed(
+    load: Callable[[Learner, Fields, dict[str, Any]], None],
+    learner: Learner,
+    tensors: Fields,
+    description: dict[str, Any],
+) -> None:
+    """Load into a copy first: what does not fit is found there, and the learner stays as it is."""
+    random = make_random(learner.random.seed, learner.method, learner.device)
+    random.load(learner.random.state())
+    known = {id(learner.random): random} | {id(each): each for each in (learner.transform, learner.make_optimizer)}
+    devices = [learner.device] if learner.device.type == "cuda" else []
+    with GLOBAL, torch.random.fork_rng(devices=devices):
+        try:
+            twin = deepcopy(learner, known)
+        except (RuntimeError, TypeError, AttributeError):  # a network that cannot be copied
+            twin = learner
+        try:
+            load(twin, tensors, description)
+        except UNFIT as error:
+            what = f"{type(error).__name__}: {error}".replace("\n", " ")
+            raise SnclError(f"this checkpoint belongs to another learner or is damaged ({what})") from error
+    load(learner, tensors, description)
+
+
+def _restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
+    _restore_network(learner, tensors, description)
+    _load_moments(learner, within("optimizer", tensors))
     if learner.memory is not None:
         learner.memory.load(within("memory", tensors))
-    learner.random.load(within("random", tensors))
+        check_memory(learner.memory, learner.signature.example, learner.outputs)
+    random = within("random", tensors)
+    check_same("random numbers", random, learner.random.state())
+    learner.random.load(random)
     learner.steps = description["steps"]
     learner.usual_size = description["rows"]
     learner.interrupted = False
     learner.ready.engine.forget()
 
 
-def restore_network(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
-    """Only the network and the method, enough to predict with, also on another device."""
+def _restore_network(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
     if description.get("format") != FORMAT:
         found = description.get("format")
         raise SnclError(f"this checkpoint was written by another version of sncl (format {found}, here {FORMAT})")
@@ -71,17 +136,18 @@ def restore_network(learner: Learner, tensors: Fields, description: dict[str, An
     theirs = {key: description.get(key) for key in ours}
     if ours != theirs:
         raise SnclError(f"this checkpoint belongs to another learner: it has {theirs}, this learner {ours}")
-    learner.prepare(inputs(within("example", tensors) or described_zeros(description["example"])))
-    _add_what_was_added(learner, description)
+    check_description(description, tensors)
+    example = {name: value.nan_to_num() for name, value in within("example", tensors).items()}
+    learner.prepare(inputs(example or described_zeros(description["example"])))
+    _add_what_was_added(learner, tensors, description)
     net, average = learner.ready.net, learner.ready.average
-    try:
-        net.body.load_state_dict(within("network", tensors))
-        if average is not None:
-            average.load(within("ema", tensors))
-        learner.method.load_state_dict(within("method", tensors))
-    except RuntimeError as error:
-        what = str(error).replace("\n", " ")
-        raise SnclError(f"this checkpoint belongs to another network: {what}") from error
+    check_same("network", within("network", tensors), net.body.state_dict())
+    check_same("ema", within("ema", tensors), {} if average is None else average.slow)
+    check_same("method", within("method", tensors), learner.method.state_dict())
+    net.body.load_state_dict(within("network", tensors))
+    if average is not None:
+        average.load(within("ema", tensors))
+    learner.method.load_state_dict(within("method", tensors))
 
 
 def _kind(learner: Learner) -> dict[str, Any]:
@@ -94,8 +160,12 @@ def _kind(learner: Learner) -> dict[str, Any]:
     }
 
 
-def _add_what_was_added(learner: Learner, description: dict[str, Any]) -> None:
+def _add_what_was_added(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
     """What methods add with each task, and outputs for new classes."""
+    if not learner.method.expands:
+        learner.tasks = description["tasks"]
+    elif description["tasks"] > len(within("network", tensors)) + len(within("method", tensors)):
+        raise SnclError(f"this checkpoint is damaged: there is nothing of the {description['tasks']} tasks it names")
     while learner.tasks < description["tasks"]:
         learner.expand()
     grown, here = description["grown"], learner.grown
@@ -115,9 +185,12 @@ def _moments(optimizer: Optimizer) -> Fields:
     }
 
 
-def _load_moments(optimizer: Optimizer, moments: Fields) -> None:
+def _load_moments(learner: Learner, moments: Fields) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in moments.items():
         number, _, name = key.partition("/")
         state.setdefault(int(number), {})[name] = value
+    groups = learner.method.parameter_groups(learner.net, learner.lr)
+    check_moments(state, [parameter.shape for group in groups for parameter in group["params"]])
+    optimizer = learner.ready.optimizer
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import doctest
+import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -321,6 +323,24 @@ def test_a_memory_larger_than_the_data_is_fine_and_told_to_who_listens(capsys: p
     assert lines[2:] == ["[ContinualClassifier] 80 of at most 5000 samples in memory"]
     ContinualClassifier(**SMALL).fit(X, y)
     assert capsys.readouterr().out == ""
+
+
+def test_an_estimator_that_diverged_says_so_until_it_is_fitted_again(tmp_path: Path) -> None:
+    X, y = blobs()
+    model = ContinualClassifier(**SMALL).fit(X, y)
+    model.save(tmp_path / "model")
+    good = (tmp_path / "model").read_bytes()
+    with pytest.raises(Diverged):
+        model.set_params(lr=1e6).fit(X, y)
+    for again in (model, pickle.loads(pickle.dumps(model))):
+        for use in (again.predict, again.predict_proba, lambda _, again=again: again.save(tmp_path / "model")):
+            with pytest.raises(Diverged, match="fit this estimator again, or load one that was saved before"):
+                use(X)
+        with pytest.raises(Diverged):
+            again.partial_fit(X, y)
+    assert (tmp_path / "model").read_bytes() == good
+    expected = ContinualClassifier.load(tmp_path / "model").predict(X)
+    assert (model.set_params(lr=0.1).fit(X, y).predict(X) == expected).all()
 
 
 def test_a_loss_that_is_no_number_is_said() -> None:

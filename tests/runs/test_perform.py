@@ -282,11 +282,13 @@ def test_the_log_tells_which_neurons_are_open_and_which_task_uses_them(tmp_path:
 
 
 def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path) -> None:
-    for name in (".checkpoint.safetensors.123.part", ".result.json.9.part", "notes.part"):
+    ours = (".checkpoint.safetensors.123.part", ".result.json.9-9-abcdef01.part", ".task-02.safetensors.9.part")
+    others = ("notes.part", ".notes.part", ".film.mkv.part", ".result.json.part", ".my-result.json.9.part")
+    for name in (*ours, *others):
         (tmp_path / name).write_bytes(b"half of i")
     perform(short(), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {
-        *("experiment.json", CHECKPOINT, "log.jsonl", "result.json", "notes.part")
+        *("experiment.json", CHECKPOINT, "log.jsonl", "result.json", *others)
     }
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,79 @@ def test_clear_errors(tmp_path: Path) -> None:
     ahead.save(path)
     with pytest.raises(SnclError, match="does not say how far a stream was followed"):
         next(follow(learner(), [(x, y)], snapshot=path))
+
+
+def test_a_bad_batch_is_passed_if_it_may_be(tmp_path: Path) -> None:
+    """It stops every restart otherwise; skipped, it changes nothing of what is learned."""
+    good, path = batches(8), tmp_path / "snapshot"
+    x, y = good[0]
+    bad = [(x[:, :3], y), (x.clone().fill_(torch.nan), y), (x, y + 99), (x, y[:2]), ("text", y), "text"]
+    items = [*bad, *good[:4], *bad, *good[4:]]
+    tokened = [(*item, number) if isinstance(item, tuple) else item for number, item in enumerate(items)]
+
+    def source(position: Position) -> list[Any]:
+        return tokened[position.batches :]
+
+    for _ in range(2):  # the same again at every restart
+        with pytest.raises(SnclError):
+            list(follow(learner(), source, snapshot=path, every=1))
+    alone, skipping = learner(), learner()
+    for batch in good:
+        alone.learn(*batch)
+    answers = list(follow(skipping, source, snapshot=path, every=1, skip_bad=True))
+    assert [answer.refused is None for answer in answers] == [*[False] * 6, *[True] * 4, *[False] * 6, *[True] * 4]
+    assert all(len(answer.predicted) == 0 and not answer.losses for answer in answers if answer.refused)
+    assert answers[-1].position.batches == len(tokened) and answers[-1].position.token == len(tokened) - 1
+    assert all(answer.stored for answer in answers[6:])
+    ours = skipping.state()
+    assert all(torch.equal(value, ours[name]) for name, value in alone.state().items())
+    assert list(follow(learner(), source, snapshot=path, skip_bad=True)) == []
+
+
+def test_an_error_behind_an_update_is_never_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = learner()
+
+    def failing(*given: object) -> None:
+        raise SnclError("in the middle")
+
+    broken.prepare(batches(1)[0][0])
+    monkeypatch.setattr(broken, "_learn", failing)
+    with pytest.raises(SnclError, match="in the middle"):
+        list(follow(broken, batches(2), skip_bad=True))
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    ours = [".live.123.part", ".live.12-34-abcdef01.part"]
+    others = [".live.a.12-34-abcdef01.part", ".live.a.123.part", ".live.part", ".livexa.1.part", "live.1.part"]
+    for name in (*ours, *others):
+        (tmp_path / name).write_bytes(b"")
+    list(follow(learner(), batches(2), snapshot=tmp_path / "live"))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left - {"live", ".live.lock"} == set(others)
+
+
+def test_a_link_is_the_file_it_names(tmp_path: Path) -> None:
+    """The lock is that of the file, and the link stays one."""
+    path, link = tmp_path / "live", tmp_path / "elsewhere" / "link"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    first = follow(learner(), batches(3), snapshot=path, every=1)
+    next(first)
+    with pytest.raises(SnclError, match="another process follows"):
+        next(follow(learner(), batches(3), snapshot=link))
+    first.close()  # type: ignore[attr-defined]
+    going_on = learner()
+    list(follow(going_on, batches(3)[1:], snapshot=link))
+    assert link.is_symlink() and read_checkpoint(path)[1]["steps"] == going_on.steps == 3
+
+
+def test_a_stream_may_be_closed_in_another_thread(tmp_path: Path) -> None:
+    answers = follow(learner(), batches(3), snapshot=tmp_path / "live")
+    next(answers)
+    closing = Thread(target=answers.close)  # type: ignore[attr-defined]
+    closing.start()
+    closing.join()
+    assert len(list(follow(learner(), batches(3), snapshot=tmp_path / "live"))) == 3
 
 
 def test_it_is_offered_by_the_package() -> None:
