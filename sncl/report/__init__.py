@@ -35,5 +35,5 @@ def write_report(folders: Iterable[Path], path: Path, note: Notify) -> int:
         text = page(group_runs(runs), note)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise SnclError(f"these runs hold something that cannot be shown ({type(error).__name__}: {error})") from error
-    write_atomically(path, text.encode())
+    write_atomically(path, text.encode(errors="backslashreplace"))
     return len(runs)
