@@ -1,6 +1,7 @@
 """Shared fixtures: one thread per test process, the folder of real data where there is one, and a few finished runs."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -44,8 +45,11 @@ def sncl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     def run(*arguments: str | Path) -> Done:
         capfd.readouterr()
         monkeypatch.setattr(sys, "argv", ["sncl", *map(str, arguments)])
+        before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
         with pytest.raises(SystemExit) as ended:
             cli.main()
+        for each, handler in before.items():  # a program would end here
+            signal.signal(each, handler)
         code = ended.value.code
         assert isinstance(code, int)
         return Done(code, *capfd.readouterr())

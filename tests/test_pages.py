@@ -16,7 +16,7 @@ import pytest
 import typer
 from page import Block, blocks, commands
 
-from sncl.cli import app
+from sncl.cli.commands import app
 from sncl.methods.table import METHODS, make
 from sncl.runs.settings import MASK, MASKED
 from sncl.streams.benchmarks import STREAMS

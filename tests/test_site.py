@@ -11,7 +11,7 @@ import pytest
 import typer
 
 import sncl
-from sncl.cli import app
+from sncl.cli.commands import app
 from sncl.methods.table import METHODS
 from sncl.streams.benchmarks import STREAMS
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from written import table
 
-from sncl.cli import app
+from sncl.cli.commands import app
 
 INTRODUCTION = """\
 # Commands and options

@@ -12,7 +12,7 @@ import typer
 from rich.progress import TaskID
 
 from sncl.cli.bars import counting_bar
-from sncl.cli.console import INTERRUPTED, err, print_json, print_table
+from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     DataOption,
     DeviceOption,
@@ -25,6 +25,7 @@ from sncl.cli.options import (
     numbers,
 )
 from sncl.errors import SnclError
+from sncl.training.stopping import stop_code
 
 if TYPE_CHECKING:
     from sncl.analysis.groups import AnalysisGroup
@@ -183,7 +184,7 @@ def analyze(
         groups = of_every_run(runs, partial(analysis, **options), data, device)
     except KeyboardInterrupt:
         err.print("stopped; nothing was written")
-        sys.exit(INTERRUPTED)
+        sys.exit(stop_code())
     found = {
         "analysis": show.name,
         "options": options,

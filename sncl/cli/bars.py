@@ -21,11 +21,11 @@ from rich.progress import (
 def counting_bar(console: Console) -> Progress:
     """Bars with how many of how many are done and a note behind; quiet where there is no terminal."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
@@ -47,7 +47,7 @@ def reading_bar(console: Console) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def download_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A progress function for downloads: file name, bytes so far, bytes in all."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bars: dict[str, Any] = {}
 

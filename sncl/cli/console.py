@@ -6,14 +6,14 @@ import json
 import sys
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from sncl.cli.words import as_options
+from sncl.live.terminal import SafeConsole
 
-# A file name may hold [brackets], and a pipe has no width to cut a table down to.
-out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
-err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
+# A file name may hold [brackets] and :names:, and a pipe has no width to cut a table down to.
+out = SafeConsole(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 200)
+err = SafeConsole(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
 INTERRUPTED = 130  # what a shell calls Ctrl-C, and Typer too
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sncl.cli.console import INTERRUPTED, err, out, print_json, print_table
+from sncl.cli.console import err, out, print_json, print_table
 from sncl.cli.options import DataOption, JsonOption
 from sncl.errors import SnclError
+from sncl.training.stopping import stop_code
 
 
 def export_command(
@@ -44,7 +45,7 @@ def export_command(
             found = export(load_run(run, data, "cpu"), form, written, status.update)
     except KeyboardInterrupt:
         err.print("stopped; nothing was written")
-        sys.exit(INTERRUPTED)
+        sys.exit(stop_code())
     if as_json:
         print_json(found)
     else:

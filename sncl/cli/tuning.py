@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sncl.cli.choosing import choose_stream
-from sncl.cli.console import INTERRUPTED, err, print_json, print_table
+from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
     CutOption,
@@ -28,6 +28,7 @@ from sncl.cli.options import (
     pairs,
 )
 from sncl.errors import SnclError
+from sncl.training.stopping import stop_code
 
 if TYPE_CHECKING:
     from sncl.runs.experiment import Experiment
@@ -95,7 +96,7 @@ def tune_command(
         found = tune(sought, trials, journal, written, err, data, workers)
     except KeyboardInterrupt:
         err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
-        sys.exit(INTERRUPTED)
+        sys.exit(stop_code())
     show_trials(sought, found, written, as_json)
 
 

@@ -41,7 +41,7 @@ def option_names() -> frozenset[str]:
     """All options of all commands, as arguments are named."""
     from typer.main import get_command
 
-    from sncl.cli import app
+    from sncl.cli.commands import app
 
     def long_names(command: Any) -> Iterator[str]:
         for each in getattr(command, "commands", {}).values():

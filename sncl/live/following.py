@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
+from sncl.live.terminal import printable
 from sncl.training.events import Evaluation, Moment
 
 SMOOTHING = 0.9  # of a loss, from one line of the log to the next
@@ -20,7 +21,7 @@ class Followed:
     """One run. Whoever draws it may do so from another thread: values are replaced, never changed."""
 
     def __init__(self, title: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.title = title
+        self.title = printable(title)
         self.clock = clock
         self.state: State = "waiting"
         self.moment: Moment | None = None

@@ -19,6 +19,7 @@ from sncl.live.drawing import bar, duration, framed, one_line
 from sncl.live.following import Followed
 from sncl.live.panel import panel
 from sncl.live.table import runs_table
+from sncl.live.terminal import printable
 from sncl.training.events import Moment
 
 REFRESHES = 4  # in a second
@@ -41,7 +42,7 @@ class LiveView:
     """What is drawn: ``runs``, under a heading, and how far they are together."""
 
     def __init__(self, heading: str, runs: Sequence[Followed], clock: Callable[[], float] = time.monotonic) -> None:
-        self.heading = heading
+        self.heading = printable(heading)
         self.runs = list(runs)
         self.clock = clock
         self.begun = clock()

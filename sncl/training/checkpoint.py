@@ -26,6 +26,7 @@ from sncl.tensors.fields import Fields
 HEADER = "sncl"
 CHECKSUM = "crc32"
 UNREADABLE = (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError)
+NUMBERS = re.compile(r'\[\n([^][{}"]+)\n *\]')  # a list of them in indented JSON; no string holds the end of a line
 
 
 PREVIOUS = ".previous"  # behind the name of a file: the one that was there before
@@ -83,7 +84,13 @@ def _link_previous(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    """Write JSON that people can read, with a row of numbers on one line: the matrix of many tasks has a million."""
+    text = json.dumps(value, indent=2, allow_nan=False)
+    write_atomically(path, (NUMBERS.sub(_on_one_line, text) + "\n").encode())
+
+
+def _on_one_line(numbers: re.Match[str]) -> str:
+    return f"[{''.join(numbers[1].split())}]"
 
 
 def read_json(path: Path) -> Any:

@@ -20,8 +20,12 @@ USED = 0.1  # of the layer's strongest mean response: from there on a task uses 
 PROBED_ROWS = 200  # of each task's test samples, evenly spaced
 
 
-def diagnostics(learner: Learner, stream: Stream, learned: range) -> dict[str, Any]:
-    """What there is to see, by name; what a method does not have is left out."""
+def diagnostics(learner: Learner, stream: Stream, learned: range, last: bool) -> dict[str, Any]:
+    """What there is to see, by name; what a method does not have is left out.
+
+    Which neurons tasks use is told of the task learned last, and of all where the run ends (``last``): all of it each
+    time would grow with the cube of the tasks.
+    """
     found: dict[str, Any] = {}
     if learner.memory is not None and "y" in (content := learner.memory.content()):
         classes = content["y"].cpu().bincount(minlength=stream.classes)
@@ -32,7 +36,8 @@ def diagnostics(learner: Learner, stream: Stream, learned: range) -> dict[str, A
         layers = open_neurons(learner.net.body)
     if layers:
         found["open_neurons"] = {name: [int(layer.sum()), len(layer)] for name, layer in layers.items()}
-        found["neuron_use"] = neuron_use([responses(learner, stream, task) for task in learned])
+        told = learned if last else learned[-1:]
+        found["neuron_use"] = neuron_use([responses(learner, stream, task) for task in learned], told)
     return found
 
 
@@ -59,11 +64,12 @@ def responses(learner: Learner, stream: Stream, task: int) -> Fields:
     return kept
 
 
-def neuron_use(found: list[Fields]) -> dict[str, Any]:
+def neuron_use(found: list[Fields], told: range) -> dict[str, Any]:
     """From the responses to each task: which part of a layer it uses, and what tasks have in common.
 
-    ``used`` is the part by layer and task, ``any`` the part that at least one task uses, and ``overlap`` says for each
-    task and those before it, itself included, how many of the neurons that either uses both use.
+    ``used`` is the part by layer for each task in ``told``, ``any`` the part that at least one task uses, and
+    ``overlap`` says for each task in ``told`` and those before it, itself included, how many of the neurons that either
+    uses both use.
     """
     layers = {name: torch.stack([task[name] for task in found]) for name in found[0]}  # each [tasks, channels]
     used = {name: (each >= USED * each.amax(1, keepdim=True)) & (each > 0) for name, each in layers.items()}
@@ -71,9 +77,9 @@ def neuron_use(found: list[Fields]) -> dict[str, Any]:
     both, own = together @ together.T, together.sum(1)
     overlap = both / (own[:, None] + own - both).clamp(min=1)
     return {
-        "used": {name: _rounded(each.double().mean(1)) for name, each in used.items()},
+        "used": {name: _rounded(each.double().mean(1)[told.start :]) for name, each in used.items()},
         "any": {name: round(float(each.any(0).double().mean()), 4) for name, each in used.items()},
-        "overlap": [_rounded(row[: number + 1]) for number, row in enumerate(overlap)],
+        "overlap": [_rounded(overlap[task, : task + 1]) for task in told],
     }
 
 

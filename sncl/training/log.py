@@ -33,7 +33,7 @@ class Log:
 
     def write(self, **entry: Any) -> None:
         """Append one entry."""
-        self.file.write((json.dumps(entry) + "\n").encode())
+        self.file.write((json.dumps(entry, separators=(",", ":")) + "\n").encode())
 
     def last(self, event: str) -> dict[str, Any]:
         """The last entry of this kind; an empty one where there is none."""

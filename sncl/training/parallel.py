@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from sncl.errors import SnclError
+from sncl.training.stopping import Stopped, finishing, heed_parent, stop_code, stop_if_asked
 
 Report = Callable[[Any], None]
 
@@ -34,7 +36,8 @@ def run_all(
     """``function(job, report)`` for every job, ``workers`` at a time; the results in the order of the jobs.
 
     What a job reports arrives at ``watch(number of the job, report)``. A job that fails, or whose process is killed,
-    does not stop the others; the first failure is raised when all are done. Ctrl-C ends the workers at once.
+    does not stop the others; the first failure is raised when all are done. Ctrl-C and SIGTERM end the
+    workers behind their next batch, with a checkpoint.
 
     Every worker has a line of its own to this process, which notices on it when the other end dies. A pool and a
     queue, which the workers share, can wait for ever for one that was killed.
@@ -86,13 +89,15 @@ def run_in_threads(
     """:func:`run_all` for runs that share a GPU: threads of this process, each launching into its own CUDA stream.
 
     One small run leaves most of a GPU idle, and separate processes take turns on it where streams overlap. Threads
-    suffice, since a step costs the host little more than a launch. Ctrl-C ends them behind their next report.
+    suffice, since a step costs the host little more than a launch. Ctrl-C and SIGTERM end them behind their next batch.
     """
     reporting = Lock()
     stopping = Event()
 
     def perform(number: int) -> Any:
         import torch
+
+        stop_if_asked()
 
         def report(value: Any) -> None:
             if stopping.is_set():
@@ -124,16 +129,19 @@ def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess]
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, function), daemon=True)
-    # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it. The tracker that
-    # multiprocessing starts with its first process would unblock the signal again, so it comes first.
+    # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it, and hears SIGTERM when it
+    # can answer. The tracker that multiprocessing starts with its first process would unblock the signal again, so it
+    # comes first.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    there.close()
-    processes[here] = process
+    with finishing():  # half a worker could not be told to stop
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        there.close()
+        processes[here] = process
+    stop_if_asked()
     return here
 
 
@@ -147,24 +155,32 @@ def _received(link: Connection, process: BaseProcess) -> tuple[str, Any]:
 
 
 def _dismiss(processes: dict[Connection, BaseProcess]) -> None:
-    """End all workers."""
-    for link, process in processes.items():
+    """End all workers, each behind its batch. What they still say is read: a line that is full would hold them up."""
+    for process in processes.values():
         process.terminate()
+    for link, process in processes.items():
+        with suppress(EOFError, OSError):
+            while process.sentinel not in wait([link, process.sentinel]):
+                link.recv_bytes()
         process.join()
         link.close()
 
 
 def _serve(link: Connection, function: Callable[..., Any]) -> None:
-    """What a worker does: one job after the other."""
-    Thread(target=_follow, daemon=True).start()
-    while True:
-        job = link.recv()
-        try:
-            link.send(("result", function(job, lambda report: link.send(("report", report)))))
-        except SnclError as error:
-            link.send(("error", error))
-        except Exception:
-            link.send(("error", RuntimeError(f"a run broke off:\n{traceback.format_exc()}")))
+    """What a worker does: one job after the other, until it is told to stop."""
+    try:
+        heed_parent()
+        Thread(target=_follow, daemon=True).start()
+        while True:
+            job = link.recv()
+            try:
+                link.send(("result", function(job, lambda report: link.send(("report", report)))))
+            except SnclError as error:
+                link.send(("error", error))
+            except Exception:
+                link.send(("error", RuntimeError(f"a run broke off:\n{traceback.format_exc()}")))
+    except Stopped:
+        sys.exit(stop_code())
 
 
 def _follow() -> None:

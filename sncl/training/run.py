@@ -17,15 +17,17 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.evaluation.accuracy import Readout
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import diagnostics
-from sncl.training.evaluate import Scores, accuracies, learned_after, open_fraction, tested_after
+from sncl.training.evaluate import Accuracies, Scores, accuracies, learned_after, open_fraction, tested_after
 from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
+from sncl.training.stopping import finishing, stop_asked, stop_if_asked
 from sncl.training.tensorboard import Board
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -105,8 +107,9 @@ def run(
     """Learn the stream from where ``folder`` says it stopped, or from its beginning.
 
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
-    every task and every ``checkpoint_seconds`` (0: behind every batch). ``keep_tasks`` also leaves the network after
-    each task there, ``tensorboard`` a log for TensorBoard; both change nothing else.
+    every task, every ``checkpoint_seconds`` (0: behind every batch), and when the process is told to stop.
+    ``keep_tasks`` also leaves the network after each task there, ``tensorboard`` a log for TensorBoard; both change
+    nothing else.
     """
     reached = resumed(learner, folder, identity)
     with (
@@ -114,8 +117,15 @@ def run(
         Board(folder / BOARD, learner.steps) if tensorboard else nullcontext() as board,
     ):
         running = StreamRun(learner, stream, epochs, folder, identity, reached, log, board, watch)
-        running.learn(reached.place, checkpoint_seconds, keep_tasks)
+        running.score_untrained()
+        with finishing():
+            running.learn(reached.place, checkpoint_seconds, keep_tasks)
     return reached.scores
+
+
+def measured(tested: Accuracies) -> dict[Readout, list[float]]:
+    """Accuracies for the log: of the tasks that were tested, the first ones, in hundredths of a percent."""
+    return {readout: [round(value, 2) for value in row if value is not None] for readout, row in tested.items()}
 
 
 class StreamRun:
@@ -148,7 +158,6 @@ class StreamRun:
 
     def learn(self, start: Place, checkpoint_seconds: float, keep_tasks: bool) -> None:
         """Learn the batches from ``start`` on."""
-        self._score_untrained()
         self._restart_clock()
         for place, positions, last in batch_schedule(self.stream, self.epochs, start):
             losses = self.learner.learn(*self.stream.batch(place.task, positions))
@@ -156,15 +165,16 @@ class StreamRun:
             self._report(place, losses, last)
             if last:
                 self._end_task(place)
-            if last or time.monotonic() - self.saved >= checkpoint_seconds:
+            if last or stop_asked() or time.monotonic() - self.saved >= checkpoint_seconds:
                 check_losses(losses, self.learner.steps)
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
+                stop_if_asked()
             if last:
                 self._restart_clock()
 
-    def _score_untrained(self) -> None:
+    def score_untrained(self) -> None:
         """The reference of forward transfer."""
         if not self.scores.untrained and self.stream.boundaries:
             self.learner.prepare(self.stream.batch(0, torch.arange(2))[0])
@@ -195,12 +205,13 @@ class StreamRun:
         tested, fraction = accuracies(learner, stream, tested_after(stream, task)), open_fraction(learner)
         self.scores.add(tested, fraction)
         learned = learned_after(stream, task)
-        self.news = Evaluation(self.scores.last(learned), diagnostics(learner, stream, learned))
+        inside = diagnostics(learner, stream, learned, last=task == stream.tasks - 1)
+        self.news = Evaluation(self.scores.last(learned), inside)
         self.log.write(
             event="evaluation",
             step=learner.steps,
             task=task,
-            accuracy=tested,
+            accuracy=measured(tested),
             memory=len(learner.memory) if learner.memory is not None else 0,
             active_fraction=fraction,
             **self.news.inside,

@@ -185,7 +185,9 @@ def test_a_hostile_name_is_shown_and_not_run(browser: Browser, copied: Callable[
     settings = {"settings": {HOSTILE: HOSTILE}}
     folders = [
         copied("sncl-0", "hostile", experiment=names | settings, result=names | {"manifest.device": HOSTILE}),
-        copied("er-0", "mixed", experiment={"stream": HOSTILE}, result={"stream": HOSTILE, "manifest.protocol": HOSTILE}),
+        copied(
+            "er-0", "mixed", experiment={"stream": HOSTILE}, result={"stream": HOSTILE, "manifest.protocol": HOSTILE}
+        ),
     ]
     write_report(folders, tmp_path / "report.html", print)
     browser.open(tmp_path / "report.html")

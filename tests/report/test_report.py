@@ -283,6 +283,28 @@ def test_a_damaged_file_is_named(command: Callable[..., str], copied: Copied, fi
     assert f"{file} is damaged" in command(2, "report", folder)
 
 
+def test_a_folder_whose_name_is_no_text(command: Callable[..., str], copied: Copied, tmp_path: Path) -> None:
+    folder = copied("er-0", os.fsdecode(b"run\xff"))
+    command(0, "report", folder)
+    assert r"run\udcff" in (tmp_path / "report.html").read_text()
+
+
+def test_a_log_of_before_is_read(tmp_path: Path, copied: Copied, whole: Page) -> None:
+    """Each evaluation with the whole overlap of the tasks, and accuracies of all tasks."""
+    folder = copied("sncl-0", "before")
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    evaluations = [line for line in lines if line["event"] == "evaluation"]
+    whole_use = evaluations[-1]["neuron_use"]
+    for number, line in enumerate(evaluations, start=1):
+        line["neuron_use"]["overlap"] = whole_use["overlap"][:number]
+        line["neuron_use"]["used"] = {layer: parts[:number] for layer, parts in whole_use["used"].items()}
+        line["accuracy"] = {readout: [*row, *[None] * (3 - len(row))] for readout, row in line["accuracy"].items()}
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = page(tmp_path, folder).figures()
+    (ours,) = found["overlap"]["views"]
+    assert ours["data"] == whole.view("overlap", "seq-digits", "SNCL, seed 0")["data"]
+
+
 def test_a_damaged_checkpoint_costs_only_what_is_in_it(
     command: Callable[..., str], copied: Copied, tmp_path: Path
 ) -> None:

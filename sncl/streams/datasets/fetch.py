@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from filelock import FileLock, Timeout
+
 from sncl.errors import SnclError
+from sncl.streams.datasets.download import TransferProgress, download
 from sncl.streams.datasets.sources import READERS
+from sncl.streams.datasets.unpack import unpack
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,13 @@ def fetch(
     name: str,
     root: Path,
     mirror: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: TransferProgress | None = None,
     packages: Mapping[str, Package] = PACKAGES,
 ) -> list[Path]:
     """Put the data set under ``root`` and say where: its files, or the folder it was unpacked to.
 
-    Data that is already there is left alone. ``mirror`` replaces the address up to the file name;
-    ``progress(file, bytes so far, bytes in all)`` follows the transfer.
+    Data that is already there is left alone, and two processes do not fetch the same at once. ``mirror`` replaces the
+    address up to the file name; ``progress(file, bytes so far, bytes in all)`` follows the transfer.
     """
     if name not in packages:
         raise SnclError(
@@ -86,10 +90,19 @@ def fetch(
     present = READERS[name].find(root)
     if present is not None:
         return [present]
-    from sncl.streams.datasets.download import download
-    from sncl.streams.datasets.unpack import unpack
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f".{name}.lock", timeout=0):
+            present = READERS[name].find(root)  # again: another process may have fetched it meanwhile
+            return [present] if present is not None else _fetch(packages[name], root, mirror, progress)
+    except Timeout as error:
+        raise SnclError(f"Another process is fetching {name} to {root}; wait for it.") from error
+    except OSError as error:
+        raise SnclError(f"{name} cannot be fetched to {root}: {error.strerror or error}") from error
 
-    package = packages[name]
+
+def _fetch(package: Package, root: Path, mirror: str | None, progress: TransferProgress | None) -> list[Path]:
+    """Fetch a package to where nobody else does."""
     folder = root / package.folder
     if package.kind == "files":
         for remote in package.files:

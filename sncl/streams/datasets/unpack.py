@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -18,9 +17,14 @@ Archive = Literal["tar", "zip"]
 
 
 def unpack(archive: Path, kind: Archive, folder: Path) -> None:
-    """Put the top folder of the archive at ``folder``, which has the same name and does not exist yet."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    space = Path(tempfile.mkdtemp(prefix=".unpack-", dir=folder.parent))
+    """Put the top folder of the archive at ``folder``, which has the same name and does not exist yet.
+
+    Only one process may do so at a time: what one that was killed has left is removed.
+    """
+    space = folder.with_name(f".{folder.name}.unpacking")
+    if space.exists():
+        shutil.rmtree(space)
+    space.mkdir(parents=True)
     try:
         if kind == "tar":
             _untar(archive, space)

@@ -3,17 +3,20 @@
 import hashlib
 import io
 import re
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
 from sncl.errors import SnclError
-from sncl.streams.datasets import cifar10, fetch, mnist
+from sncl.streams.datasets import cifar10, download, fetch, mnist
 from sncl.streams.datasets.fetch import PACKAGES, Package, Remote
 
 
@@ -26,6 +29,9 @@ class Server(ThreadingHTTPServer):
         self.stop_after: int | None = None
         self.ranges = True
         self.shifted = 0
+        self.length: str | None = None  # what is said of it instead
+        self.partial = False  # says that all is a part
+        self.elsewhere: str | None = None  # where it leads to instead
         self.asked: list[tuple[str, str | None]] = []
 
     @property
@@ -40,6 +46,11 @@ class Handler(BaseHTTPRequestHandler):
         name, wanted = self.path.removeprefix("/data/"), self.headers.get("Range")
         self.server.asked.append((name, wanted))
         body = self.server.files.get(name)
+        if self.server.elsewhere is not None:
+            self.send_response(302)
+            self.send_header("Location", self.server.elsewhere)
+            self.end_headers()
+            return
         if body is None:
             self.send_error(404)
             return
@@ -48,10 +59,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(416)
             return
         start -= self.server.shifted if start else 0
-        self.send_response(206 if start else 200)
+        self.send_response(206 if start or self.server.partial else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-        self.send_header("Content-Length", str(len(body) - start))
+        length = str(len(body) - start) if self.server.length is None else self.server.length
+        if length:
+            self.send_header("Content-Length", length)
         self.end_headers()
         self.wfile.write(body[start:] if self.server.stop_after is None else body[start:][: self.server.stop_after])
 
@@ -98,7 +111,8 @@ def serve_cifar(server: Server, body: bytes) -> dict[str, Package]:
 
 
 def names(root: Path) -> set[str]:
-    return {path.name for path in root.iterdir()}
+    """What there is, but for the files that are locked and the folder itself."""
+    return {path.name for path in root.iterdir() if path.suffix != ".lock"}
 
 
 def test_archive_is_fetched_and_unpacked(server: Server, tmp_path: Path) -> None:
@@ -173,6 +187,133 @@ def test_complete_part_is_not_fetched_again(server: Server, tmp_path: Path) -> N
     fetch.fetch("cifar10", tmp_path, server.address, None, packages)
     assert server.asked == []
     assert names(tmp_path) == {"cifar-10-batches-bin"}
+
+
+@pytest.mark.parametrize("length", ["abc", "", "-5", "1e6", "١٢", "7, 7"])
+def test_a_length_that_is_no_number_is_not_believed(server: Server, tmp_path: Path, length: str) -> None:
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    server.length = length.encode().decode("latin-1")
+    told: list[int] = []
+    fetch.fetch("cifar10", tmp_path, server.address, lambda name, done, total: told.append(total), packages)
+    assert names(tmp_path) == {"cifar-10-batches-bin"}
+    assert set(told) == {0}
+
+
+@pytest.mark.parametrize(("length", "said"), [("10", "MD5 sum"), ("99999999", "of 99999999 bytes")])
+def test_a_wrong_length_puts_nothing_in_place(server: Server, tmp_path: Path, length: str, said: str) -> None:
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    server.length = length
+    with pytest.raises(SnclError, match=said):
+        fetch.fetch("cifar10", tmp_path, server.address, None, packages)
+    assert not (tmp_path / "cifar-10-batches-bin").exists()
+    server.length = None
+    fetch.fetch("cifar10", tmp_path, server.address, None, packages)  # as it says
+    assert names(tmp_path) == {"cifar-10-batches-bin"}
+
+
+@pytest.mark.parametrize("have", [0, 50])
+def test_a_server_that_only_sends_parts_is_asked_twice_at_most(server: Server, tmp_path: Path, have: int) -> None:
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    server.partial, server.ranges = True, False
+    if have:
+        (tmp_path / "cifar-10-binary.tar.gz.part").write_bytes(b"x" * have)
+    with pytest.raises(SnclError, match=r"sends a part .* when asked for all"):
+        fetch.fetch("cifar10", tmp_path, server.address, None, packages)
+    assert len(server.asked) == 2
+    assert names(tmp_path) == set()
+
+
+def test_a_continuation_of_something_else_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    """The range is the right one, what comes is not what follows."""
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    (tmp_path / "cifar-10-binary.tar.gz.part").write_bytes(b"x" * 50)
+    with pytest.raises(SnclError, match="MD5 sum"):
+        fetch.fetch("cifar10", tmp_path, server.address, None, packages)
+    assert names(tmp_path) == set()
+    fetch.fetch("cifar10", tmp_path, server.address, None, packages)
+    assert names(tmp_path) == {"cifar-10-batches-bin"}
+
+
+@pytest.mark.parametrize("scheme", ["file", "ftp", "data", "FILE"])
+def test_nobody_is_led_out_of_the_web(server: Server, tmp_path: Path, scheme: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    server.elsewhere = f"{scheme}://{secret}" if scheme != "data" else "data:text/plain,x"
+    with pytest.raises(SnclError, match=rf"{scheme}:.* (which is not followed|is not allowed)"):
+        fetch.fetch("cifar10", tmp_path, server.address)
+    with pytest.raises(SnclError, match="not a web address"):
+        fetch.fetch("cifar10", tmp_path, server.elsewhere)
+    assert names(tmp_path) == {"secret"}
+
+
+def test_within_the_web_redirections_are_followed(server: Server, tmp_path: Path) -> None:
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    with Server() as first:
+        first.elsewhere = f"{server.address}/cifar-10-binary.tar.gz"
+        thread = threading.Thread(target=first.serve_forever, args=(0.01,))
+        thread.start()
+        fetch.fetch("cifar10", tmp_path, first.address, None, packages)
+        first.shutdown()
+        thread.join()
+    assert names(tmp_path) == {"cifar-10-batches-bin"}
+
+
+def test_https_does_not_lead_to_http() -> None:
+    follow = download._redirects().redirect_request
+    secure, plain = (Request(f"{scheme}://example.org/a") for scheme in ("https", "http"))
+    with pytest.raises(SnclError, match="which is not followed"):
+        follow(secure, None, 302, "", {}, "http://example.org/b")
+    for request in (secure, plain):
+        assert follow(request, None, 302, "", {}, "https://example.org/b").full_url == "https://example.org/b"
+
+
+def test_two_do_not_fetch_the_same_at_once(server: Server, tmp_path: Path) -> None:
+    """The second one while the first is in the middle of it."""
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    refused: list[str] = []
+
+    def meanwhile(*_: object) -> None:
+        try:
+            fetch.fetch("cifar10", tmp_path, server.address, None, packages)
+        except SnclError as error:
+            refused.append(str(error))
+
+    fetch.fetch("cifar10", tmp_path, server.address, meanwhile, packages)
+    assert refused and all("Another process is fetching cifar10" in text for text in refused)
+    assert len(server.asked) == 1
+    assert names(tmp_path) == {"cifar-10-batches-bin"}
+
+
+KILLED = """
+import os, shutil, sys, tarfile
+from pathlib import Path
+from sncl.streams.datasets.unpack import unpack
+
+extract = tarfile.TarFile._extract_member  # killed in the middle of the second member
+
+def killed(self, member, *rest, **options):
+    if member.name.endswith("data_batch_2.bin"):
+        os._exit(9)
+    extract(self, member, *rest, **options)
+
+tarfile.TarFile._extract_member = killed
+unpack(Path(sys.argv[1]), "tar", Path(sys.argv[2]))
+"""
+
+
+def test_what_a_killed_process_unpacked_is_not_used_and_swept_away(server: Server, tmp_path: Path) -> None:
+    packages = serve_cifar(server, tar(dict(CIFAR)))
+    archive, folder = tmp_path / "cifar-10-binary.tar.gz", tmp_path / "cifar-10-batches-bin"
+    archive.write_bytes(server.files[archive.name])
+    command = [sys.executable, "-c", KILLED, str(archive), str(folder)]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert names(tmp_path) == {archive.name, ".cifar-10-batches-bin.unpacking"}
+    assert cifar10.find(tmp_path) is None
+    assert fetch.fetch("cifar10", tmp_path, server.address, None, packages) == [folder]
+    assert names(tmp_path) == {folder.name}
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        Path(name).name: content for name, content in CIFAR.items()
+    }
 
 
 def test_wrong_checksum_puts_nothing_in_place(server: Server, tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""The commands, and how they end."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sncl import __version__
+from sncl.cli import STOPPED
+from sncl.cli.analyses import (
+    analyze_calibration,
+    analyze_fisher,
+    analyze_perturbation,
+    analyze_sparsity,
+    analyze_tsne,
+)
+from sncl.cli.console import INTERRUPTED, err
+from sncl.cli.demo import demo_command
+from sncl.cli.inventory import data_fetch, data_inventory, list_names
+from sncl.cli.models import export_command
+from sncl.cli.reports import report_command
+from sncl.cli.speed import bench_command
+from sncl.cli.tables import reproduce_command
+from sncl.cli.training import train_command
+from sncl.cli.tuning import tune_command
+from sncl.cli.words import as_options
+from sncl.errors import SnclError
+from sncl.live.terminal import printable
+from sncl.training.stopping import stop_code
+
+# Typer carries its own copy of click from some version on; these are that copy's exceptions, wherever it lies.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+ClickException: type[Exception] = UsageError.__mro__[1]
+
+
+def command_line() -> None:
+    """Run a command; every error a user can put right is one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except SnclError as error:
+        fail(as_options(str(error)))
+    except ClickException as error:
+        fail(error.format_message())  # type: ignore[attr-defined]
+    except OSError as error:
+        fail(f"{error.filename or 'the system says'}: {error.strerror or error}")
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        err.print(STOPPED)
+        code = stop_code()
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str) -> None:
+    if message:  # a bare `sncl` has printed its help already
+        print("error: " + printable(" ".join(message.split())), file=sys.stderr)
+    sys.exit(2)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sncl {__version__}")
+        raise typer.Exit
+
+
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Version")] = False,
+) -> None:
+    """Neural networks that learn from a stream without forgetting."""
+
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    callback=common,
+    help="Neural networks that learn from a stream without forgetting.",
+)
+for name, command in (
+    ("list", list_names),
+    ("train", train_command),
+    ("tune", tune_command),
+    ("reproduce", reproduce_command),
+    ("export", export_command),
+    ("report", report_command),
+    ("demo", demo_command),
+    ("bench", bench_command),
+):
+    app.command(name)(command)
+
+data_app = typer.Typer(
+    invoke_without_command=True, callback=data_inventory, help="What data is there, and how to get more."
+)
+data_app.command("fetch")(data_fetch)
+app.add_typer(data_app, name="data")
+
+analyze_app = typer.Typer(no_args_is_help=True, help="What the trained networks of finished runs are like.")
+for name, analysis in (
+    ("perturbation", analyze_perturbation),
+    ("fisher", analyze_fisher),
+    ("tsne", analyze_tsne),
+    ("calibration", analyze_calibration),
+    ("sparsity", analyze_sparsity),
+):
+    analyze_app.command(name)(analysis)
+app.add_typer(analyze_app, name="analyze")
