@@ -160,8 +160,8 @@ class Memory:
         if len(counted) != len(self.count):
             raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {counted}")
         count = Count(*counted)
-        sound = all(type(each) is int and each >= 0 for each in count) and count.in_task <= count.seen
-        if not sound or count.base > self.capacity or (count.seen and not stored and self.admission.filled(count)):
+        plausible = all(type(each) is int and each >= 0 for each in count) and count.in_task <= count.seen
+        if not plausible or count.base > self.capacity or (count.seen and not stored and self.admission.filled(count)):
             raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {count._asdict()}")
         if count.capacity != self.capacity or any(value.shape[:1] != (self.capacity,) for value in stored.values()):
             raise SnclError(f"this checkpoint belongs to another learner: its memory is not of {self.capacity} samples")

@@ -181,7 +181,8 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, report: Path) -> 
 
 
 def test_a_hostile_name_is_shown_and_not_run(browser: Browser, copied: Callable[..., Path], tmp_path: Path) -> None:
-    names = {"method": HOSTILE, "stream": HOSTILE}
+    stream = {"stream": HOSTILE}
+    names = {"method": HOSTILE} | stream
     settings = {"settings": {HOSTILE: HOSTILE}}
     folders = [
         copied("sncl-0", "hostile", experiment=names | settings, result=names | {"manifest.device": HOSTILE}),
