@@ -46,7 +46,7 @@ def read_pickle(data: bytes) -> Any:
             if opcode.name not in OPERATIONS:
                 raise ValueError(f"it holds {opcode.name}, which no array needs")
             OPERATIONS[opcode.name](machine, argument)
-    except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, AttributeError, OverflowError, Warning) as error:  # escapes of a damaged text warn
         raise ValueError("it is damaged") from error
     raise ValueError("it has no end")
 
