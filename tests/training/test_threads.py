@@ -230,7 +230,7 @@ def test_one_thread_does_not_touch_what_another_has_begun_to_write(
 
     def together(file: int) -> None:
         fsync(file)
-        met.wait()
+        met.wait(10)
 
     monkeypatch.setattr(os, "fsync", together)
     contents = [b"a" * 1000, b"b" * 10]
