@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sncl.errors import SnclError
 
 Value = TypeVar("Value")
-FUZZ = settings(max_examples=300, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 HOSTILE = (
     b"",
     b"\0",
