@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import alive
 from terminals import HIDDEN, SHOWN, OnTerminal
 
 from sncl.cli import STOPPED
@@ -77,19 +78,6 @@ def test_a_run_stores_a_checkpoint_and_goes_on(tmp_path: Path, alone: Path, sent
     assert numbers(tmp_path / "run") == numbers(alone / "seed-0")
 
 
-def session_members(session: int) -> list[int]:
-    """The processes of a session that have not ended."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(folder.name))
-    return found
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 @pytest.mark.parametrize(
     ("sent", "to_all"),
@@ -112,7 +100,7 @@ def test_every_worker_stores_a_checkpoint(tmp_path: Path, alone: Path, sent: sig
     code, text = program.end()
     assert code == 128 + sent
     assert ended_well(text)
-    assert session_members(program.process.pid) == []
+    assert alive(program.process.pid) == []
     for seed, folder in enumerate(folders):
         assert stored_in_between(folder)
         go_on(folder, seed)

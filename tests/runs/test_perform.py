@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from short_runs import short
 from sklearn.datasets import load_digits
 from torch import Tensor
 
@@ -25,15 +26,6 @@ from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT, run
 
 DIGITS = ("seq-digits", "perm-digits", "rot-digits", "digits-360")
-
-
-def short(stream: str = "seq-digits", method: str = "er", **changed: Any) -> Experiment:
-    usual: dict[str, Any] = {"memory": 30, "device": "cpu"}
-    if stream != "digits-360":
-        usual |= {"tasks": 2, "epochs": 1}
-    if stream != "seq-digits":
-        usual |= {"settings": {"batch_size": "64"} | changed.pop("settings", {})}
-    return plan(stream, method, **(usual | changed))
 
 
 def weights(folder: Path) -> Fields:

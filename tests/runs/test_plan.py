@@ -1,26 +1,16 @@
 """From names to a complete experiment: what is filled in, what tells experiments apart, and what is refused."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from short_runs import short
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, make
-from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.parallel import cores
-
-
-def short(stream: str = "seq-digits", method: str = "er", **changed: Any) -> Experiment:
-    usual: dict[str, Any] = {"memory": 30, "device": "cpu"}
-    if stream != "digits-360":
-        usual |= {"tasks": 2, "epochs": 1}
-    if stream != "seq-digits":
-        usual |= {"settings": {"batch_size": "64"} | changed.pop("settings", {})}
-    return plan(stream, method, **(usual | changed))
 
 
 def test_what_moves_the_last_bits_belongs_to_the_experiment() -> None:

@@ -12,6 +12,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from processes import alive
 
 from sncl.errors import SnclError
 from sncl.training.parallel import cores, run_all, run_in_threads
@@ -113,19 +114,6 @@ def test_a_worker_that_cannot_even_start_is_an_error(work: Any, tmp_path: Path) 
     (tmp_path / "torch.py").write_text("raise SystemExit(9)")
     with pytest.raises(SnclError, match=r"exit code 9.*\(2 of 2 runs failed\)"):
         run_all(work, [("one", str(tmp_path)), ("two", str(tmp_path))], 2)
-
-
-def alive(session: int) -> list[int]:
-    """The processes of a session that have not ended."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(folder.name))
-    return found
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
