@@ -16,6 +16,9 @@ from sncl.tensors.transfer import upload
 class Memory:
     """At most ``capacity`` samples; which fields they have is decided by the first samples that are admitted.
 
+    Fields are in the order of their names, however they came: a checkpoint knows no order, and a step that is compiled
+    for another one adds up in another.
+
     Everything random comes in as numbers drawn on the host, so how full the memory is and whether a batch admits
     anything is known there without asking the device. Behind the last slot lies a spare one: samples that a device
     decided not to admit are written there. ``precision`` says what a field is kept in: its name and type -> type.
@@ -133,7 +136,7 @@ class Memory:
             name: torch.zeros(
                 (self.capacity + 1, *value.shape[1:]), dtype=self.precision(name, value.dtype), device=self.device
             )
-            for name, value in incoming.items()
+            for name, value in sorted(incoming.items())
         }
 
     def bytes_per_row(self) -> int:

@@ -48,8 +48,8 @@ def logit_distance(logits: Tensor, remembered: Tensor) -> Tensor:
 
 
 def feature_distance(features: Fields, remembered: Fields) -> Tensor:
-    """Mean squared difference of each layer's features, then the mean over layers."""
-    each = [F.mse_loss(features[name].float(), remembered[name].float()) for name in remembered]
+    """Mean squared difference of each layer's features, then the mean over layers, in the order of the network."""
+    each = [F.mse_loss(h.float(), remembered[name].float()) for name, h in features.items()]
     return torch.stack(each).mean()
 
 

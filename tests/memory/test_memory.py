@@ -202,6 +202,15 @@ def test_state_round_trip_keeps_the_counter() -> None:
     assert torch.equal(memory.fields["x"], copy.fields["x"]) and memory.count == copy.count and copy.count.seen == 59
 
 
+def test_a_state_in_any_order_is_the_same_memory() -> None:
+    """A checkpoint knows no order of its tensors, and a compiled step adds up in the order of the fields."""
+    memory, copy = Memory(5, Reservoir()), Memory(5, Reservoir())
+    memory.admit(batch(0, 8), torch.rand(8, 3, dtype=torch.float64, generator=generator(0)))
+    copy.load(dict(reversed(memory.state().items())))
+    slots = torch.arange(3)
+    assert list(memory.fields) == list(copy.fields) and list(memory.sample(slots)) == list(copy.sample(slots))
+
+
 def test_clear_errors() -> None:
     with pytest.raises(SnclError, match="`memory` is at least 1 sample, not 0"):
         Memory(0, Reservoir())

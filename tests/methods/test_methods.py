@@ -19,7 +19,7 @@ from sncl.methods.sgd import SGD
 from sncl.methods.sncl import SNCL
 from sncl.methods.table import Settings
 from sncl.methods.table import make as make_method
-from sncl.methods.terms import pooled
+from sncl.methods.terms import feature_distance, pooled
 from sncl.networks.gating.attach import gates
 from sncl.networks.gating.mask import Mask
 from sncl.networks.gating.policies import KL, Gating, Natural, Target
@@ -264,6 +264,15 @@ def test_named_features() -> None:
     subject = named.prepare(MLP(6, 3, width=5), x, generator(0))
     remembered = named.observe(subject, {"x": x, "y": torch.zeros(3).long()}, ()).remember
     assert {name for name in remembered if "/" in name} == {"features/layer2"}
+
+
+def test_the_distance_of_features_does_not_depend_on_the_order_they_are_remembered_in() -> None:
+    draw = generator(0, "features")
+    ours, theirs = ({f"layer{n}": torch.randn(7, 5, generator=draw) for n in range(9)} for _ in range(2))
+    expected = feature_distance(ours, theirs)
+    for first in range(1, 9):
+        names = [*list(theirs)[first:], *list(theirs)[:first]]
+        assert torch.equal(feature_distance(ours, {name: theirs[name] for name in names}), expected)
 
 
 def test_maps_and_sequences_are_pooled_to_their_channels() -> None:
