@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,8 +12,9 @@ from sncl.streams.arrange import arrange
 from sncl.streams.benchmarks import Benchmark, named, resplit, user_benchmark
 from sncl.streams.cache import Progress
 from sncl.streams.datasets.sources import Dataset, data_root, load
-from sncl.streams.standardisation import standardise
+from sncl.streams.standardisation import first_samples, standardise, unit
 from sncl.streams.stream import Stream
+from sncl.streams.transforms import CropFlip, Transform, Unit
 from sncl.streams.user.data import Loaded, read
 from sncl.streams.user.spec import parse_spec
 
@@ -56,6 +58,8 @@ def build(
     batch_size, tasks = checked(name, benchmark, batch_size, tasks, validation)
     if dataset is None:
         dataset = load(benchmark.dataset, data_root(root), progress)
+    if isinstance(benchmark.transform, Unit):  # the files may hold other images of the same form
+        benchmark = replace(benchmark, transform=unit(dataset.train_x))
     return arrange(name, benchmark, dataset, seed, batch_size, tasks, validation).to(device)
 
 
@@ -69,7 +73,10 @@ def build_user(
     device: torch.device | str = "cpu",
     augment: str = "none",
 ) -> Stream:
-    """The stream over the user's data, with numbers standardised (:func:`sncl.streams.standardisation.standardise`)."""
+    """The stream over the user's data, with numbers standardised and images of an MLP no brighter than MNIST's.
+
+    Both by the first samples only, see :mod:`sncl.streams.standardisation`.
+    """
     name = data.user_data.name
     benchmark = user_benchmark(data.user_data, split, augment)
     batch_size, tasks = checked(name, benchmark, batch_size, tasks, validation)
@@ -77,7 +84,19 @@ def build_user(
     for number, phase in enumerate(stream.phases, start=1):
         if (samples := len(phase.rows)) < FEWEST_SAMPLES:
             raise SnclError(f"task {number} of {name} has {samples} rows to learn from; {FEWEST_SAMPLES} are needed")
-    return (stream if data.user_data.pixels else standardise(stream)).to(device)
+    if not data.user_data.pixels:
+        stream = standardise(stream)
+    elif benchmark.network == "mlp":
+        stream = replace(stream, transform=subdued(stream))
+    return stream.to(device)
+
+
+def subdued(stream: Stream) -> Transform:
+    """The transform of a stream of images, with the brightness its first samples ask for."""
+    found = unit(stream.x[first_samples(stream)])
+    if isinstance(stream.transform, CropFlip):
+        return replace(stream.transform, mean=(found.mean,), std=(found.std,))
+    return found
 
 
 def checked(

@@ -1,22 +1,26 @@
 """Features of any scale brought to mean 0 and standard deviation 1, without a look at later data.
 
 A stream of the user's data is standardised once, by its first samples; a learner on a live stream updates mean and
-standard deviation with every batch.
+standard deviation with every batch. Images of bytes are brought to the brightness that step sizes were chosen for.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from sncl.streams.stream import Stream
-from sncl.streams.transforms import Transform
+from sncl.streams.transforms import Transform, Unit
 from sncl.tensors.fields import Fields
 
 FARTHEST = 10.0  # standard deviations from the mean: an outlier counts no more than that
 FIRST_PART = 10  # of a stream without tasks: one in so many samples
+MNIST_PIXELS, MNIST_MEAN, MNIST_STD = 784, 0.1307, 0.3081
+BRIGHT = 1.5  # times the sum of squares of an image of MNIST
+LOOKED_AT = 100_000  # images at most, evenly spaced
 
 
 class RunningScale(Transform):
@@ -70,6 +74,30 @@ class RunningScale(Transform):
         self._rescale()
 
 
+def first_samples(stream: Stream) -> Tensor:
+    """The samples that the first task trains on or, of a stream without tasks, its first tenth."""
+    first = stream.phases[0].rows
+    return first if stream.sizes is None else first[: max(len(first) // FIRST_PART, 2)]
+
+
+def unit(x: Tensor) -> Unit:
+    """How images of bytes [samples, channels, height, width] go into a network that does not normalise by itself.
+
+    The largest step size that gradient descent stands is proportional to one over the largest eigenvalue of the second
+    moment of the inputs, and the settings here were chosen on images of few bright pixels. Images with a larger sum of
+    squares than MNIST's (by half) get its mean and standard deviation; all others stay as they are.
+    """
+    counts = x[:: -(-len(x) // LOOKED_AT)].flatten().bincount(minlength=256).double()
+    values = torch.arange(256, dtype=torch.float64) / 255
+    mean = float((counts * values).sum() / counts.sum())
+    std = math.sqrt(float((counts * (values - mean).square()).sum() / counts.sum()))
+    usual = MNIST_PIXELS * (MNIST_MEAN**2 + MNIST_STD**2)
+    if x[0].numel() * (mean**2 + std**2) <= BRIGHT * usual:
+        return Unit()
+    ratio = std / MNIST_STD if std else 1.0
+    return Unit(mean - MNIST_MEAN * ratio, ratio)
+
+
 def standardise(stream: Stream) -> Stream:
     """The stream with mean 0 and standard deviation 1 in each column, or each channel of an image, as float32.
 
@@ -77,10 +105,7 @@ def standardise(stream: Stream) -> Stream:
     mean and standard deviation, and for which columns hold nothing but 0 and 1. Those columns stay as they are. A
     value further than 10 standard deviations away is moved there.
     """
-    first = stream.phases[0].rows
-    if stream.sizes is not None:
-        first = first[: max(len(first) // FIRST_PART, 2)]
-    x = stream.x[first].double()
+    x = stream.x[first_samples(stream)].double()
     axes = [0, *range(2, x.dim())]
     mean, deviation = x.mean(axes, keepdim=True), x.std(axes, keepdim=True, correction=0)
     deviation[deviation == 0] = 1

@@ -110,13 +110,17 @@ class Identity(Transform):
 
 @dataclass(frozen=True)
 class Unit(Transform):
-    """Bytes to numbers in [0, 1], nothing else."""
+    """Bytes to numbers in [0, 1], then ``(x - mean) / std``; as they are nothing is done beyond the first."""
+
+    mean: float = 0.0
+    std: float = 1.0
 
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
         return self.eval(x)
 
     def eval(self, x: Tensor) -> Tensor:
-        return x.to(torch.float32, copy=True).div_(255)
+        values = x.to(torch.float32, copy=True).div_(255)
+        return values if (self.mean, self.std) == (0.0, 1.0) else values.sub_(self.mean).div_(self.std)
 
 
 @dataclass(frozen=True)
