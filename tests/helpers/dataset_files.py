@@ -21,17 +21,23 @@ def idx(values: Bytes) -> bytes:
 
 
 def write_mnist(folder: Path, zipped: bool = False) -> dict[str, Bytes]:
-    folder.mkdir(parents=True, exist_ok=True)
+    """Seven images to learn and three to test on, of noise."""
     arrays = {
         "train-images-idx3-ubyte": RANDOM.integers(0, 256, (7, 28, 28), dtype=np.uint8),
         "train-labels-idx1-ubyte": np.array([0, 1, 2, 3, 4, 5, 9], dtype=np.uint8),
         "t10k-images-idx3-ubyte": RANDOM.integers(0, 256, (3, 28, 28), dtype=np.uint8),
         "t10k-labels-idx1-ubyte": np.array([3, 2, 1], dtype=np.uint8),
     }
+    write_idx(folder, arrays, zipped)
+    return arrays
+
+
+def write_idx(folder: Path, arrays: dict[str, Bytes], zipped: bool = False) -> None:
+    """Each array as a file of MNIST's format."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
         data = idx(values)
         (folder / (f"{name}.gz" if zipped else name)).write_bytes(gzip.compress(data) if zipped else data)
-    return arrays
 
 
 def write_cifar(root: Path, protocol: int = 2) -> tuple[Path, Path]:

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sncl
-from sncl.streams.standardisation import FARTHEST, RunningScale
+from sncl.streams.build import build
+from sncl.streams.standardisation import FARTHEST, MNIST_MEAN, MNIST_STD, RunningScale, unit
+from sncl.streams.transforms import CropFlip, Unit
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from([1e-12, 1.0, 1e9]), st.integers(0, 99))
@@ -124,3 +126,48 @@ def test_images_of_floats_are_standardised_by_channel(tmp_path: Path) -> None:
     assert stream.shape == (3, 4, 4)
     assert torch.allclose(shown.mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
     assert torch.allclose(shown.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5)
+
+
+# --- the brightness of images ------------------------------------------------------------------------------------
+
+
+def grey(seed: int = 0, low: int = 0, high: int = 256, shape: tuple[int, ...] = (40, 1, 28, 28)) -> torch.Tensor:
+    return torch.randint(low, high, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 256), (100, 256), (200, 256), (120, 140)])
+def test_bright_images_get_the_mean_and_deviation_that_settings_were_chosen_for(low: int, high: int) -> None:
+    x = grey(0, low, high)
+    seen = unit(x).eval(x).double()
+    assert float(seen.mean()) == pytest.approx(MNIST_MEAN, abs=1e-4)
+    assert float(seen.std(correction=0)) == pytest.approx(MNIST_STD, abs=1e-4)
+
+
+def test_dark_or_small_images_stay_as_they_are() -> None:
+    assert unit(grey(high=120)) == unit(grey(shape=(40, 1, 8, 8))) == Unit()
+
+
+def test_images_of_one_value_are_only_shifted() -> None:
+    x = torch.full((3, 1, 28, 28), 255, dtype=torch.uint8)
+    assert float(unit(x).eval(x).mean()) == pytest.approx(MNIST_MEAN)
+
+
+def test_only_the_first_task_says_how_bright_the_users_images_are(tmp_path: Path) -> None:
+    y = np.repeat([0, 1, 2, 3], 10)
+    x = grey(low=100).numpy()[:, 0]
+    np.savez(tmp_path / "a.npz", x=x, y=y)
+    np.savez(tmp_path / "b.npz", x=np.where(y[:, None, None] < 2, x, 0), y=y)
+    first, second = (build(f"npz:{tmp_path / name}") for name in ("a.npz", "b.npz"))
+    assert first.transform == second.transform != Unit()
+    cropped = build(f"npz:{tmp_path / 'a.npz'}", augment="crop-flip").transform
+    assert isinstance(cropped, CropFlip) and isinstance(first.transform, Unit)
+    assert (cropped.mean, cropped.std) == ((first.transform.mean,), (first.transform.std,))
+
+
+def test_a_network_that_normalises_sees_images_as_they_are(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=grey(low=100, shape=(40, 3, 8, 8)).numpy(), y=np.repeat([0, 1, 2, 3], 10))
+    assert build(f"npz:{tmp_path / 'a.npz'}").transform == Unit()
+
+
+def test_real_mnist_is_as_it_was(real_data: Path) -> None:
+    assert all(build(name, real_data).transform == Unit() for name in ("perm-mnist", "mnist-360", "seq-mnist"))

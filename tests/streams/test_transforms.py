@@ -102,6 +102,7 @@ def test_unit_and_identity() -> None:
     nothing = torch.empty(1, 0)
     assert Unit()(x, nothing).flatten().tolist() == pytest.approx([0.0, 0.2, 1.0])
     assert torch.equal(Unit().eval(x), Unit()(x, nothing))
+    assert Unit(0.2, 0.4)(x, nothing).flatten().tolist() == pytest.approx([-0.5, 0.0, 2.0])
     assert Identity()(x, nothing) is x
     assert Identity().eval(x) is x
 

@@ -1,0 +1,59 @@
+"""Images like MNIST's but brighter, in MNIST's files: what the settings shipped for MNIST are tried on.
+
+    python benchmarks/siblings.py DATA DEST     # DATA holds MNIST and CIFAR-10; writes DEST/inverted, bright, grey
+    sncl train --data DEST/inverted --stream perm-mnist --method sncl --memory 200 --seeds 5
+
+``inverted`` is 255 - x, ``bright`` min(x + 100, 255), ``grey`` CIFAR-10 without colour at 28 x 28.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sncl.streams.datasets import cifar10, mnist
+from sncl.streams.datasets.images import Images
+
+LUMA = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # weights of red, green and blue, ITU-R BT.601
+SIDE = 28
+
+
+def without_colour(x: Tensor) -> Tensor:
+    """Colour images [samples, 3, height, width] as grey ones of MNIST's size, bytes."""
+    parts = [(part.float() * LUMA).sum(1, keepdim=True) for part in x.split(5000)]
+    small = F.interpolate(torch.cat(parts), (SIDE, SIDE), mode="bilinear", antialias=True)
+    return small.round().clamp(0, 255).to(torch.uint8)
+
+
+def write(root: Path, images: Images) -> None:
+    """The four files of MNIST."""
+    folder = root / "MNIST" / "raw"
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = (images.train_x[:, 0], images.train_y, images.test_x[:, 0], images.test_y)
+    for name, values in zip(mnist.FILES, arrays, strict=True):
+        header = bytes((0, 0, 8, values.dim())) + struct.pack(f">{values.dim()}I", *values.shape)
+        (folder / name).write_bytes(header + values.to(torch.uint8).numpy().tobytes())
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    data, destination = map(Path, sys.argv[1:])
+    digits, photos = mnist.find(data), cifar10.find(data)
+    if digits is None or photos is None:
+        sys.exit(f"{data} does not hold the files of MNIST and CIFAR-10")
+    plain, colour = mnist.read(digits), cifar10.read(photos)
+    brighter = [(x.int() + 100).clamp(max=255) for x in (plain.train_x, plain.test_x)]
+    write(destination / "inverted", Images(255 - plain.train_x, plain.train_y, 255 - plain.test_x, plain.test_y))
+    write(destination / "bright", Images(brighter[0], plain.train_y, brighter[1], plain.test_y))
+    grey = [without_colour(x) for x in (colour.train_x, colour.test_x)]
+    write(destination / "grey", Images(grey[0], colour.train_y, grey[1], colour.test_y))
+
+
+if __name__ == "__main__":
+    main()
