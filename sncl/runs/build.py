@@ -72,6 +72,7 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         precision=experiment.precision,
         engine=experiment.engine,
         ema=float(settings["ema"]),
+        clip=float(settings.get("clip", 0.0)),
         mask=make_mask(settings),
     )
 

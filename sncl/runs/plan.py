@@ -8,9 +8,10 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.methods.table import Settings, entry
 from sncl.runs.experiment import Experiment
-from sncl.runs.settings import MEMORY, TRAINING, USER_MLP, resolve
+from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, resolve
 from sncl.streams.benchmarks import Benchmark, named, user_benchmark
 from sncl.streams.user.data import UserData
+from sncl.training.clipping import check_clip
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.parallel import cores
@@ -108,8 +109,10 @@ def choose_threads(threads: int | None, benchmark: Benchmark, place: Device) -> 
 
 def usual_settings(benchmark: Benchmark, user_data: UserData | None) -> Settings:
     """The settings of training on this stream, whatever the method."""
-    usual = TRAINING | {"batch_size": benchmark.batch_size, "width": 100 if benchmark.network == "mlp" else 64}
+    width = 100 if benchmark.network == "mlp" else 64
+    usual = TRAINING | NEUTRAL | {"batch_size": benchmark.batch_size, "width": width}
     if user_data is not None:
+        usual |= USER
         usual |= USER_MLP if user_data.network == "mlp" else {}
         usual |= {"augment": "none"} if user_data.pixels else {}
     if benchmark.kind == "seq":
@@ -128,6 +131,7 @@ def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user
 
 def check_training(chosen: Settings, made: Method) -> None:
     check_ema(float(chosen["ema"]), made)
+    check_clip(float(chosen.get("clip", 0.0)))
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")

@@ -20,6 +20,8 @@ MASK_OF = " or ".join(f"gates={gates}" for gates in MASKED)
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
+NEUTRAL: Settings = {"clip": 0.0}  # of training: left out of a run's settings, as before these were there
+USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
 
@@ -80,6 +82,7 @@ def resolve(
         if key not in known and owner and "gates" in known:
             raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; give `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
+    chosen = {key: value for key, value in chosen.items() if NEUTRAL.get(key) != value}
     make_mask(chosen)  # refuses values it cannot take
     return chosen, make_method(method, chosen)
 

@@ -18,6 +18,7 @@ from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
 from sncl.tensors.random import Randomness
+from sncl.training.clipping import Clip, check_clip
 from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph
@@ -32,12 +33,13 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 class Ready(NamedTuple):
-    """What there is once the network is prepared; ``average`` is that of its weights."""
+    """What there is once the network is prepared; ``average`` is that of its weights, ``clip`` bounds gradients."""
 
     net: Tapped
     optimizer: Optimizer
     engine: Eager
     average: EMA | None
+    clip: Clip | None
 
 
 def prepare(learner: Learner, x: Inputs) -> Ready:
@@ -66,12 +68,13 @@ def prepare(learner: Learner, x: Inputs) -> Ready:
 def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Ready:
     """The optimiser, engine and average of a network that is new, or was ready before it got more parameters."""
     optimizer = learner.make_optimizer(learner.method.parameter_groups(net, learner.lr))
-    step = Step(learner.method, net, optimizer, learner.memory, learner.transform, learner.precision)
+    clip = before.clip if before is not None else Clip(learner.clip, learner.device) if learner.clip else None
+    step = Step(learner.method, net, optimizer, learner.memory, learner.transform, learner.precision, clip)
     engine = (Graph if learner.engine == "graph" else Eager)(step, learner.random, learner.device)
     average = EMA(net.body, learner.ema) if learner.ema else None
     if average is not None and before is not None and before.average is not None:
         average.take_over(before.average)
-    return Ready(net, optimizer, engine, average)
+    return Ready(net, optimizer, engine, average, clip)
 
 
 def task_end(learner: Learner, task: Fields) -> TaskEnd:
@@ -112,12 +115,13 @@ def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
     return ready
 
 
-def check_numbers(net: nn.Module, replay: int, lr: float) -> None:
+def check_numbers(net: nn.Module, replay: int, lr: float, clip: float) -> None:
     """Refuse what nothing can be learned with."""
     if replay < 1:
         raise SnclError(f"`replay` is at least 1 sample, not {replay}")
     if not lr > 0:
         raise SnclError(f"the step size `lr` is a positive number, not {lr}")
+    check_clip(clip)
     if next(net.parameters(), None) is None:
         raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
 

@@ -55,13 +55,14 @@ class Learner(ExclusivelyCopied):
     a transform, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the
     network has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
 
-    ``precision`` is what the network's training passes are computed in, "float32" or "bfloat16"; ``engine`` is "eager"
-    or "graph" (compiled and replayed as a CUDA graph, for batches of the size of the first one). "auto" takes bfloat16
-    and the graph on a GPU (eager for token ids and dictionaries), float32 and eager elsewhere.
+    ``precision`` of training passes is "float32" or "bfloat16"; ``engine`` is "eager" or "graph" (a CUDA graph, for
+    batches of the size of the first one). "auto" takes bfloat16 and the graph on a GPU (eager for token ids and
+    dictionaries), float32 and eager elsewhere.
 
-    ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part
-    (0.999: about a thousand steps). ``mask`` says which neurons that gates have closed are silent in evaluation, see
-    :class:`sncl.networks.gating.mask.Mask`; :attr:`mask` may be set to another at any time. Neither changes training.
+    ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`. Two
+    change only what is predicted: ``ema`` > 0 takes the average of the weights over the last steps, of which each step
+    keeps that part (0.999: about a thousand steps), and ``mask`` says which neurons that gates have closed are silent
+    (:class:`sncl.networks.gating.mask.Mask`; :attr:`mask` may be set to another at any time).
 
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
@@ -82,16 +83,17 @@ class Learner(ExclusivelyCopied):
         precision: str = "auto",
         engine: str = "auto",
         ema: float = 0.0,
+        clip: float = 0.0,
         mask: Mask | None = None,
         grow: bool = False,
     ) -> None:
-        assembly.check_numbers(net, replay, lr)
+        assembly.check_numbers(net, replay, lr, clip)
         self.device = choose_device(device)
         self.method = (make(method) if isinstance(method, str) else method).to(self.device)
         assembly.check_growth(grow, self.method)
         self.body = assembly.on_device(net, self.device)
         self.transform = transform or Identity()
-        self.lr, self.replay, self.grows = lr, replay, grow
+        self.lr, self.replay, self.clip, self.grows = lr, replay, clip, grow
         self._choose_prediction(ema, mask or Mask())
         self._choose_execution(precision, engine, optimizer)
         self.random = assembly.make_random(seed, self.method, self.device)
@@ -100,7 +102,6 @@ class Learner(ExclusivelyCopied):
         self._begin()
 
     def _choose_prediction(self, ema: float, mask: Mask) -> None:
-        """What predictions are made with; training does not depend on it."""
         check_ema(ema, self.method)
         self.ema = ema
         self._mask = mask
@@ -108,7 +109,6 @@ class Learner(ExclusivelyCopied):
         self._predicts_with_ema = True  # where there is one
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
-        """How steps are executed."""
         self.precision = choose_precision(precision, self.device, self.method)
         wanted = "eager" if engine == "auto" and optimizer is not None else engine
         self.engine = choose_engine(wanted, self.device, self.method)

@@ -44,6 +44,7 @@ def tensors_of(learner: Learner) -> Fields:
         **under("ema", ready.average.slow if ready.average is not None else {}),
         **under("method", learner.method.state_dict()),
         **under("optimizer", _moments(ready.optimizer)),
+        **under("clip", ready.clip.state() if ready.clip is not None else {}),
         **under("memory", learner.memory.state() if learner.memory is not None else {}),
         **under("random", learner.random.state()),
         **under("example", learner.signature.example),
@@ -116,6 +117,10 @@ def _rehearsed(
 def _restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
     _restore_network(learner, tensors, description)
     _load_moments(learner, within("optimizer", tensors))
+    clip, clipped = learner.ready.clip, within("clip", tensors)
+    check_same("clip", clipped, {} if clip is None else clip.state())
+    if clip is not None:
+        clip.load(clipped)
     if learner.memory is not None:
         learner.memory.load(within("memory", tensors))
         check_memory(learner.memory, learner.signature.example, learner.outputs)
@@ -156,6 +161,7 @@ def _kind(learner: Learner) -> dict[str, Any]:
         "method": type(learner.method).__name__,
         "memory": learner.memory.capacity if learner.memory is not None else 0,
         "ema": learner.ema,
+        "clip": learner.clip or None,  # which older checkpoints do not name
         "tracks_moments": learner.tracks_moments,
     }
 

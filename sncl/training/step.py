@@ -19,6 +19,7 @@ from sncl.methods.method import Method, Outcome
 from sncl.networks.taps import Tapped
 from sncl.streams.transforms import Transform, training_input
 from sncl.tensors.fields import Fields, inputs, named, rows
+from sncl.training.clipping import Clip
 from sncl.training.descent import Optimizer
 
 
@@ -84,6 +85,7 @@ class Step:
     memory: Memory | None
     transform: Transform
     precision: torch.dtype
+    clip: Clip | None = None
     observe: Observe = observe
 
     def __call__(self, given: StepInput) -> Outcome:
@@ -94,6 +96,8 @@ class Step:
         with computed_in(self.precision, given.batch["y"].device):
             outcome, now = self.observe(self.method, self.net, self.transform, given.batch, past, numbers)
         self.method.backward(self.net, outcome.losses)
+        if self.clip is not None:
+            self.clip([each.grad for each in self.net.parameters() if each.grad is not None])
         self.optimizer.step()
         with torch.no_grad():
             self.method.after_update(self.net, now)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from short_runs import short
+from user_files import read_data, save_arrays
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, make
@@ -31,6 +32,16 @@ def test_a_plan_fills_in_what_was_not_said() -> None:
         "5x2",
     )
     assert all(value for key, value in experiment.settings.items() if key != "ema")
+
+
+def test_clipping_is_a_setting_of_user_data_and_neutral_elsewhere(tmp_path: Path) -> None:
+    loaded = read_data(save_arrays(tmp_path / "a.npz"))
+    ours, off = (plan("npz:a", "er", user_data=loaded.user_data, settings=given) for given in ({}, {"clip": "0"}))
+    assert ours.settings["clip"] == 2 and "clip" not in off.settings
+    assert plan("seq-digits", "er", settings={"clip": "0"}).identity() == plan("seq-digits", "er").identity()
+    assert plan("seq-digits", "er", settings={"clip": "3"}).settings["clip"] == 3
+    with pytest.raises(SnclError, match="`clip` is 0"):
+        plan("seq-digits", "er", settings={"clip": "0.5"})
 
 
 def test_settings_have_the_type_of_their_default() -> None:
