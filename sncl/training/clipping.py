@@ -11,6 +11,8 @@ history of norms: Seetharaman et al., *AutoClip*, MLSP 2020.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -41,7 +43,7 @@ class Clip:
         if not gradients:
             return
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        bound = torch.where((self.steps < FREE_STEPS) | (self.mean == 0), torch.inf, self.factor * self.mean)
+        bound = (self.factor * self.mean).masked_fill((self.steps < FREE_STEPS) | (self.mean == 0), math.inf)
         torch._foreach_mul_(gradients, (bound / norm).nan_to_num(nan=1.0).clamp(max=1.0))
         weight = (1 - (1 + self.steps) / (10 + self.steps)).clamp(min=1 - DECAY)
         self.mean.lerp_(torch.minimum(norm, MOST * bound), weight)

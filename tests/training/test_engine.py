@@ -59,7 +59,7 @@ def images(count: int) -> list[tuple[Tensor, Tensor]]:
     return made
 
 
-def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: str) -> Learner:
+def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: Any) -> Learner:
     with seeded(seed, "network"):
         net = ResNet18(4, 3, 8)
     settings, mask = VARIANTS.get(name, ({}, Mask()))
@@ -114,6 +114,24 @@ def test_a_resumed_run_repeats_the_same_bits(name: str, engine: str, tmp_path: P
             second.load(tmp_path / "checkpoint")
             feed(second, rows, start=stop)
             assert same(whole, second)
+
+
+@GPU
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("name", ["derpp", "sncl"])
+def test_clipped_gradients_are_exact_to_resume(name: str, engine: str, tmp_path: Path) -> None:
+    rows = images(24)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        whole, first, second = (learner(name, engine, clip=1.0) for _ in range(3))
+        feed(whole, rows)
+        feed(first, rows, stop=16)
+        first.save(tmp_path / "checkpoint")
+        second.load(tmp_path / "checkpoint")
+        feed(second, rows, start=16)
+    assert same(whole, second)
+    free = learner(name, engine)
+    feed(free, rows)
+    assert not torch.equal(free.state()["network/head.weight"], whole.state()["network/head.weight"])
 
 
 @GPU
