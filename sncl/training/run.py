@@ -18,11 +18,21 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.collapse import Collapse, collapses
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import diagnostics
-from sncl.training.evaluate import Accuracies, Scores, accuracies, learned_after, open_fraction, tested_after
+from sncl.training.evaluate import (
+    Accuracies,
+    Scores,
+    accuracies,
+    assessed,
+    learned_after,
+    open_fraction,
+    task_tests,
+    tested_after,
+)
 from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
@@ -90,6 +100,8 @@ def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached
     except (LookupError, TypeError, ValueError) as error:
         raise SnclError(f"{folder / CHECKPOINT} is damaged: it does not say how far its run is") from error
     learner.restore(tensors, of_learner)
+    if not reached.scores.best_recalls:  # an older checkpoint does not say: what came before counts as learned
+        reached.scores.best_recalls = [100.0] * reached.place.task
     return reached
 
 
@@ -123,9 +135,9 @@ def run(
     return reached.scores
 
 
-def measured(tested: Accuracies) -> dict[Readout, list[float]]:
+def measured(rows: Accuracies) -> dict[Readout, list[float]]:
     """Accuracies for the log: of the tasks that were tested, the first ones, in hundredths of a percent."""
-    return {readout: [round(value, 2) for value in row if value is not None] for readout, row in tested.items()}
+    return {readout: [round(value, 2) for value in row if value is not None] for readout, row in rows.items()}
 
 
 class StreamRun:
@@ -151,10 +163,12 @@ class StreamRun:
         self.samples = 0  # learned since the run was started or resumed
         self.begun = self.saved = time.monotonic()
         self.earlier = self.scores.seconds
+        self.tests = task_tests(stream)
         self.news: Evaluation | None = None
         if self.scores.matrices:
             learned = learned_after(stream, reached.place.task - 1)
-            self.news = Evaluation(self.scores.last(learned), log.last("evaluation"))
+            collapsed = self._collapsed(reached.place.task - 1)
+            self.news = Evaluation(self.scores.last(learned), log.last("evaluation"), collapsed)
 
     def learn(self, start: Place, checkpoint_seconds: float, keep_tasks: bool) -> None:
         """Learn the batches from ``start`` on."""
@@ -202,16 +216,16 @@ class StreamRun:
         learner, stream, task = self.learner, self.stream, place.task
         if stream.boundaries:
             learner.boundary(*self._task_samples(task))
-        tested, fraction = accuracies(learner, stream, tested_after(stream, task)), open_fraction(learner)
-        self.scores.add(tested, fraction)
+        found, fraction = assessed(learner, stream, tested_after(stream, task)), open_fraction(learner)
         learned = learned_after(stream, task)
+        self.scores.add(found, learned, fraction)
         inside = diagnostics(learner, stream, learned, last=task == stream.tasks - 1)
-        self.news = Evaluation(self.scores.last(learned), inside)
+        self.news = Evaluation(self.scores.last(learned), inside, self._collapsed(task))
         self.log.write(
             event="evaluation",
             step=learner.steps,
             task=task,
-            accuracy=measured(tested),
+            accuracy=measured(found.accuracies),
             memory=len(learner.memory) if learner.memory is not None else 0,
             active_fraction=fraction,
             **self.news.inside,
@@ -219,6 +233,12 @@ class StreamRun:
         if self.board is not None:
             self.board.evaluation(learner, self.news.tested, self.scores.matrices if stream.boundaries else {})
         self._tell(place, accuracy=self.news.means())
+
+    def _collapsed(self, task: int) -> tuple[Collapse, ...]:
+        """The tasks that count as not learned after this one: the last one may still be, by what is replayed of it."""
+        is_last = task == self.stream.tasks - 1
+        found = collapses(self.scores.best_recalls, self.tests)
+        return tuple(each for each in found if is_last or each.task <= task)
 
     def _task_samples(self, task: int) -> tuple[Tensor, Tensor] | tuple[()]:
         """All samples of a task, for a method that looks at them once more when it ends."""
