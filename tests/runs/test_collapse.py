@@ -1,7 +1,7 @@
 """A run that has collapsed says so, on its way and everywhere its numbers are shown; a healthy one never does."""
 
-import json
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -100,7 +100,8 @@ def test_a_checkpoint_that_does_not_say_counts_its_tasks_as_learned(tmp_path: Pa
 
 
 def test_a_result_that_does_not_say_is_read_and_left_as_it_is(fallen: Path) -> None:
-    facts = json.loads((fallen / RESULT).read_text())
+    facts = read_result(fallen / RESULT).to_json()
+    assert [each["task"] for each in facts["collapsed"]] == [1, 2, 3]
     assert Result.from_json(facts).to_json() == facts
     del facts["collapsed"]
     older = Result.from_json(facts)
@@ -161,9 +162,6 @@ def test_a_report_marks_it_and_says_which_tasks(tmp_path: Path, fallen: Path) ->
 
 @pytest.mark.skipif(find_spec("plotly") is None, reason="reports need plotly")
 def test_a_report_counts_the_seeds_that_collapsed(tmp_path: Path, fallen: Path) -> None:
-    (tmp_path / "other").mkdir()
-    for name in ("experiment.json", RESULT):
-        facts = json.loads((fallen / name).read_text()) | {"seed": 1} | ({"collapsed": []} if name == RESULT else {})
-        (tmp_path / "other" / name).write_text(json.dumps(facts))
+    perform(replace(FALLEN, seed=1), tmp_path / "other")
     write_report([fallen, tmp_path / "other"], tmp_path / "two.html", print)
-    assert "<td>2, 1 of 2 collapsed</td>" in (tmp_path / "two.html").read_text()
+    assert "<td>2, 2 of 2 collapsed</td>" in (tmp_path / "two.html").read_text()
