@@ -54,7 +54,7 @@ def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, JobRepo
         warning = moment.evaluation.warning() if moment is not None and moment.evaluation is not None else None
         if warning is not None and number not in warned:
             warned.add(number)
-            console.print(as_options("warning: " + (f"{titles[number]}: {warning}" if titles[number] else warning)))
+            console.print(f"warning: {titles[number]}{': ' * bool(titles[number])}{as_options(warning)}")
 
     with live(view, console):
         if all(job.experiment.device.startswith("cuda") for job in jobs):

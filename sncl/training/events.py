@@ -16,7 +16,7 @@ TOLD_SECONDS = 0.2  # between two moments that say nothing but how far a run is
 
 class Evaluation(NamedTuple):
     """What an evaluation found: the accuracy on each learned task by read-out, the run's diagnostics, and the tasks
-    that were not learned, by now for sure."""
+    that were not learned, nor brought back by the next one."""
 
     tested: dict[Readout, Row]
     inside: dict[str, Any]

@@ -7,11 +7,10 @@ both lie in the checkpoint, so a run that is killed and started again ends with 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +36,7 @@ from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
+from sncl.training.schedule import Place, batch_schedule, following, total_steps
 from sncl.training.stopping import finishing, stop_asked, stop_if_asked
 from sncl.training.tensorboard import Board
 
@@ -45,35 +45,6 @@ BOARD = "tensorboard"
 TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
 LOG_LINES = 200  # about how many lines of losses a run writes
-
-
-class Place(NamedTuple):
-    """The next batch to learn."""
-
-    task: int = 0
-    epoch: int = 0
-    batch: int = 0
-
-
-def batch_schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place, Tensor, bool]]:
-    """The batches from ``start`` on: where each is, its positions in the phase, and whether it ends its task."""
-    for task in range(start.task, stream.tasks):
-        for epoch in range(start.epoch if task == start.task else 0, epochs):
-            batches = stream.positions(task, epoch)
-            first = start.batch if (task, epoch) == start[:2] else 0
-            for number in range(first, len(batches)):
-                last = epoch == epochs - 1 and number == len(batches) - 1
-                yield Place(task, epoch, number), batches[number], last
-
-
-def total_steps(stream: Stream, epochs: int) -> int:
-    """How many batches a run learns."""
-    return sum(len(stream.positions(task, 0)) for task in range(stream.tasks)) * epochs
-
-
-def following(place: Place, last: bool) -> Place:
-    """The place behind this one; ``last`` says that it ends its task."""
-    return Place(place.task + 1) if last else place._replace(batch=place.batch + 1)
 
 
 @dataclass
