@@ -1,8 +1,9 @@
-"""Tasks that were never learned: a network that has fallen to chance, or was never above it.
+"""Tasks that were not learned: a network that has fallen to chance, or was never above it.
 
-A task is judged by its best mean recall from its own end on: the share of right answers in each class of its test set,
-averaged over these classes. Any constant answer has a recall of 100 % in one class and of 0 % in the others, so chance
-is 100 % by the number of classes, however uneven they are.
+A task is judged by its mean recall: the share of right answers in each class of its test set, averaged over these
+classes. The better one of two evaluations counts, after the task's own end and after the next task, since some tasks
+are learned from what is replayed of them. Any constant answer has a recall of 100 % in one class and of 0 % in the
+others, so chance is 100 % by the number of classes, however uneven they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ FEWEST_SAMPLES = 20  # in a test set that tells a learned task from one that is 
 
 
 class Collapse(NamedTuple):
-    """A task that was never learned: its number, counted from 1, its best mean recall and chance, in percent."""
+    """A task that was not learned: its number, counted from 1, its mean recall and chance, in percent."""
 
     task: int
     recall: float
@@ -48,11 +49,11 @@ class TaskTest(NamedTuple):
         return self.samples >= FEWEST_SAMPLES and self.classes > 1
 
 
-def collapses(best_recalls: Iterable[float], tests: Iterable[TaskTest]) -> list[Collapse]:
-    """The tasks that were never learned, by their best mean recall and their test sets."""
+def collapses(recalls: Iterable[float], tests: Iterable[TaskTest]) -> list[Collapse]:
+    """The tasks that were not learned, by their mean recalls and their test sets."""
     return [
         Collapse(task, round(recall, 2), round(chance(test.classes), 2))
-        for task, (recall, test) in enumerate(zip(best_recalls, tests, strict=False), 1)
+        for task, (recall, test) in enumerate(zip(recalls, tests, strict=False), 1)
         if test.is_telling and recall <= learned_above(test.classes)
     ]
 

@@ -12,7 +12,7 @@ from sncl.runs.result import Result
 
 COLLAPSED = "†"
 COLLAPSE_NOTE = (
-    f"{COLLAPSED} collapsed: a task or more was never learned, with answers no better than chance; use a smaller `lr` "
+    f"{COLLAPSED} collapsed: a task or more was not learned, with answers no better than chance; use a smaller `lr` "
     "or more `epochs`"
 )
 READOUT_TITLES = {"class_il": "Class-IL", "task_il": "Task-IL", "domain_il": "Domain-IL", "gcl": "GCL"}

@@ -33,7 +33,8 @@ class Assessment(NamedTuple):
 class Scores:
     """What was measured: accuracies in percent by read-out, of the untrained network and after each task.
 
-    ``best_recalls`` has the best mean recall of each task learned, from its own end on.
+    ``best_recalls`` has the mean recall of each task learned, the better one of those after its own end and after the
+    next task, which may learn it from what is replayed.
     """
 
     untrained: Accuracies = field(default_factory=dict)
@@ -46,8 +47,10 @@ class Scores:
         """What was measured after one more task; ``learned`` are those so far."""
         for readout, row in tested.accuracies.items():
             self.matrices.setdefault(readout, []).append(row)
-        before = [*self.best_recalls, *[0.0] * (len(learned) - len(self.best_recalls))]
-        self.best_recalls = [max(best, tested.recalls[task] or 0.0) for task, best in enumerate(before)]
+        recalls = [tested.recalls[task] or 0.0 for task in learned]
+        *before, latest = self.best_recalls or [0.0]
+        known = len(before)
+        self.best_recalls = [*before, max(latest, recalls[known]), *recalls[known + 1 :]]
         if open_fraction is not None:
             self.open_by_task.append(open_fraction)
 

@@ -206,7 +206,7 @@ class StreamRun:
         self._tell(place, accuracy=self.news.means())
 
     def _collapsed(self, task: int) -> tuple[Collapse, ...]:
-        """The tasks that count as not learned after this one: the last one may still be, by what is replayed of it."""
+        """The tasks that were not learned; this one may still be, by what is replayed of it, unless it is the last."""
         is_last = task == self.stream.tasks - 1
         found = collapses(self.scores.best_recalls, self.tests)
         return tuple(each for each in found if is_last or each.task <= task)

@@ -55,9 +55,23 @@ def test_a_task_that_is_forgotten_was_learned() -> None:
     assert collapses(scores.best_recalls, [TEN] * 3) == []
 
 
-def test_a_task_that_is_learned_from_the_memory_was_learned() -> None:
+def test_a_task_that_the_next_one_learns_from_the_memory_was_learned() -> None:
     scores = scored([90.0, 11.0, None], [85.0, 10.0, 9.0], [85.0, 60.0, 70.0])
     assert collapses(scores.best_recalls, [TEN] * 3) == []
+
+
+def test_what_comes_later_is_luck() -> None:
+    """A network that hovers above chance reaches any bound after enough evaluations."""
+    row = [None] * 4
+    scores = scored([10.0, 9.0, *row[2:]], [11.0, 12.0, *row[2:]], [17.0, 13.0, 60.0, None], [10.0, 18.0, 17.0, 90.0])
+    assert scores.best_recalls == [11.0, 13.0, 60.0, 90.0]
+
+
+def test_without_boundaries_all_tasks_are_judged_at_once() -> None:
+    scores = Scores()
+    row: list[float | None] = [10.0, 90.0, 80.0]
+    scores.add(Assessment({"domain_il": row}, row), range(3), None)
+    assert scores.best_recalls == row
 
 
 def test_a_network_that_falls_to_chance_learns_nothing_from_there_on() -> None:
