@@ -23,6 +23,12 @@ def say(text: str) -> None:
     err.print(as_options(text))
 
 
+def print_note(text: str | None) -> None:
+    """What stands below a table, in the words of the command line."""
+    if text is not None:
+        out.print(as_options(text), soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 

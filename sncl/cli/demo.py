@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.console import err, out, print_json, print_table
+from sncl.cli.console import err, out, print_json, print_note, print_table
 from sncl.cli.options import JsonOption, PictureOption, ReportOption
 from sncl.cli.reports import check_outputs, report_on
 
@@ -32,7 +32,7 @@ def demo_command(
     """Watch SGD, ER, DER++ and SNCL learn the embedded streams: no download, under two minutes."""
     from sncl.cli.jobs import run_jobs
     from sncl.cli.pictures import check_picture, draw
-    from sncl.runs.summary import results_table
+    from sncl.runs.summary import footnote, results_table
 
     if picture is not None:
         check_picture(picture)
@@ -46,6 +46,7 @@ def demo_command(
             for stream in dict.fromkeys(result.stream for result in results):
                 print_table(*results_table([result for result in results if result.stream == stream]))
                 out.print()
+            print_note(footnote(results))
         if picture is not None:
             draw(results, picture)
             err.print(f"picture: {picture}")

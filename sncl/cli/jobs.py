@@ -8,11 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
+from sncl.cli.words import as_options
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, live
 from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
+from sncl.training.events import Moment
 from sncl.training.parallel import cores, run_all, run_in_threads
 
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
@@ -44,11 +46,21 @@ def run_jobs(jobs: list[Job], console: Console, function: Callable[[Job, JobRepo
     if len(jobs) > 1:
         heading = f"{len(jobs)} runs" + (f": {heading}" if heading else "")
     view = LiveView(heading, [Followed(title) for title in titles])
+    warned = set()
+
+    def tell(number: int, moment: Moment | None) -> None:
+        """Draw a run, and warn of one that has collapsed, once."""
+        view.tell(number, moment)
+        warning = moment.evaluation.warning() if moment is not None and moment.evaluation is not None else None
+        if warning is not None and number not in warned:
+            warned.add(number)
+            console.print(f"warning: {titles[number]}{': ' * bool(titles[number])}{as_options(warning)}")
+
     with live(view, console):
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
-                return run_in_threads(function, jobs, RUNS_ON_A_GPU, view.tell)
+                return run_in_threads(function, jobs, RUNS_ON_A_GPU, tell)
         if len(jobs) == 1:
-            return [function(jobs[0], partial(view.tell, 0))]
+            return [function(jobs[0], partial(tell, 0))]
         threads = max(job.experiment.threads for job in jobs)
-        return run_all(function, jobs, max(1, cores() // threads), view.tell)
+        return run_all(function, jobs, max(1, cores() // threads), tell)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.console import err, out, print_json, print_table
+from sncl.cli.console import err, out, print_json, print_note, print_table
 from sncl.cli.options import (
     DataOption,
     DeviceOption,
@@ -63,7 +63,7 @@ def reproduce_command(
     A run from another device counts if its settings agree. "equal": the difference is at most twice its standard error.
     """
     from sncl.cli.jobs import run_jobs
-    from sncl.paper.comparison import HEADINGS, comparison_json, lines_by_stream, open_commands
+    from sncl.paper.comparison import HEADINGS, comparison_json, footnote_of, lines_by_stream, open_commands
     from sncl.paper.records import folders_of
     from sncl.paper.reproduce import Request, reproduce
 
@@ -78,6 +78,7 @@ def reproduce_command(
         for name, lines in lines_by_stream(table, rows).items():
             print_table(HEADINGS, lines, title=name)
             out.print()
+        print_note(footnote_of(rows))
         if missing := open_commands(table, rows, command):
             out.print("open; to fill:", *missing, sep="\n  ", soft_wrap=True)
     if report is not None and ((folders := folders_of(rows, runs)) or failure is None):

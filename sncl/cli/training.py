@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sncl.cli.choosing import choose_stream, from_file
-from sncl.cli.console import err, print_json, print_table
+from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
     ClassesOption,
     CutOption,
@@ -146,10 +146,11 @@ def notes_before(jobs: Sequence[Job], memory: int | None) -> list[str]:
 
 def show_results(jobs: Sequence[Job], results: Sequence[Result], several: bool, as_json: bool) -> None:
     """Print the results as a table or as JSON, and say where the runs are."""
-    from sncl.runs.summary import results_table
+    from sncl.runs.summary import footnote, results_table
 
     if as_json:
         print_json({"runs": [result.to_json() for result in results]} if several else results[0].to_json())
         return
     print_table(*results_table(results))
+    print_note(footnote(results))
     err.print("run folder" + ("s" if len(jobs) > 1 else "") + ":", *(str(job.folder) for job in jobs))

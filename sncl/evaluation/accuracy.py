@@ -15,11 +15,24 @@ READOUTS: dict[str, tuple[Readout, ...]] = {
 }
 
 
-def correct(logits: Tensor, y: Tensor, group: Tensor, readout: Readout) -> Tensor:
-    """How many samples are right. ``group`` bool [classes] are the classes of the test task.
+def predicted(logits: Tensor, group: Tensor, readout: Readout) -> Tensor:
+    """The class of each sample. ``group`` bool [classes] are the classes of the test task.
 
     Task-IL is told the task, so only its classes compete; every other setting lets all output units compete.
     """
     if readout == "task_il":
         logits = logits.masked_fill(~group, -torch.inf)
-    return (logits.argmax(1) == y).sum()
+    return logits.argmax(1)
+
+
+def correct(logits: Tensor, y: Tensor, group: Tensor, readout: Readout) -> Tensor:
+    """How many samples are right."""
+    return (predicted(logits, group, readout) == y).sum()
+
+
+def mean_recall(answers: Tensor, y: Tensor) -> float:
+    """The share of right answers in each class that occurs in ``y``, in percent, averaged over these classes."""
+    counts = torch.bincount(y)
+    hits = torch.bincount(y[answers == y], minlength=len(counts))
+    occurs = counts > 0
+    return 100 * float((hits[occurs].double() / counts[occurs]).mean())

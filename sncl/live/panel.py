@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sncl.live.drawing import bar, column, course, duration, framed, one_line, shade, spark, speed
 from sncl.live.following import Followed
-from sncl.runs.summary import READOUT_TITLES
+from sncl.runs.summary import COLLAPSED, READOUT_TITLES
 
 SPACIOUS = 24  # lines of a terminal in which there is room between the parts of a panel
 LABEL = 11  # width of the first column
@@ -78,6 +78,8 @@ def accuracy_lines(run: Followed, width: int) -> list[Text]:
     means: list[str | tuple[str, str]] = []
     for readout, value in run.accuracy.items():
         means += [f"{READOUT_TITLES[readout]} ", (f"{value:.1f} %", f"bold {shade(value)}"), "   "]
+    if evaluation.collapsed:
+        means.append((f"{COLLAPSED} {len(evaluation.collapsed)} not learned   ", "bold yellow"))
     head = one_line(width, *means, (f"mean of {seen} task{'s' if seen > 1 else ''} seen", "bright_black"))
     tasks = max(moment.tasks, seen)
     learning = moment.task if run.state == "running" and moment.task >= seen else None

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from sncl.live.drawing import bar, duration, shade, spark, speed
 from sncl.live.following import Followed
+from sncl.runs.summary import COLLAPSED
 from sncl.training.events import Moment
 
 MARKS = {
@@ -56,7 +57,10 @@ def _left(run: Followed) -> Text:
 
 def _accuracy(run: Followed) -> Text:
     value = next(iter(run.accuracy.values()), None)
-    return Text("–", "bright_black") if value is None else Text(f"{value:.1f} %", f"bold {shade(value)}")
+    if run.evaluation is None or value is None:
+        return Text("–", "bright_black")
+    mark = COLLAPSED if run.evaluation.collapsed else ""
+    return Text.assemble((f"{value:.1f} %", f"bold {shade(value)}"), (mark, "bold yellow"))
 
 
 def _tasks(run: Followed) -> Text:

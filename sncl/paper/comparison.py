@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sncl.paper.records import TableRow
 from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Published, printed_readouts
-from sncl.runs.summary import READOUT_TITLES, mean_std, show
+from sncl.runs.summary import COLLAPSE_NOTE, READOUT_TITLES, CollapsedRuns, mean_std, show
 
 Command = Callable[[str, Sequence[TableRow]], str]  # which reproduces these rows of a table
 
@@ -89,13 +89,14 @@ def open_share(row: TableRow) -> float | None:
 def text(each: Comparison) -> list[str]:
     """The comparison under the ``HEADINGS``."""
     row, paper, fraction = each.row, each.paper, open_share(each.row)
+    collapsed = CollapsedRuns(len(row.collapsed()), len(row.records))
     deviation = f" ± {paper.deviation:.2f}" if paper and paper.deviation is not None else ""
     return [
         row.cell.title,
         str(row.cell.memory) if row.cell.memory else "–",
         READOUT_TITLES[each.readout],
-        f"{len(row.records)}/{row.wanted()}",
-        show(each.ours) if each.ours else "open",
+        collapsed.tell(f"{len(row.records)}/{row.wanted()}"),
+        collapsed.mark(show(each.ours)) if each.ours else "open",
         f"{paper.mean:.2f}{deviation}" if paper else "–",
         "–" if each.difference is None else f"{each.difference:+.2f}",
         each.mark or "–",
@@ -122,6 +123,11 @@ def lines_by_stream(table: str, rows: Sequence[TableRow]) -> dict[str, list[list
     return found
 
 
+def footnote_of(rows: Iterable[TableRow]) -> str | None:
+    """What stands below a table of these rows: what its mark means, where it has one."""
+    return COLLAPSE_NOTE if any(row.collapsed() for row in rows) else None
+
+
 def open_commands(table: str, rows: Sequence[TableRow], command: Command) -> list[str]:
     """What fills the rows that miss a seed."""
     return list(dict.fromkeys(command(table, [row]) for row in rows if row.missing()))
@@ -141,6 +147,7 @@ def comparison_json(table: str, rows: Sequence[TableRow], command: Command) -> d
                 "settings": row.experiment.settings,
                 "seeds": sorted(row.records),
                 "missing": row.missing(),
+                "collapsed": row.collapsed(),
                 "ours": dict(zip(("mean", "deviation"), mean_std(each.ours), strict=True)) if each.ours else None,
                 "paper": each.paper._asdict() if each.paper else None,
                 "difference": each.difference,
@@ -169,6 +176,8 @@ def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Seq
         parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in SNCL_VARIANTS[table].items()))
     for stream, lines in lines_by_stream(table, rows).items():
         parts += [f"## {stream}", markdown_table(HEADINGS, lines)]
+    if note := footnote_of(rows):
+        parts.append(note)
     parts += ["## Made by", "\n".join(makers(rows)) or "Nothing yet."]
     if failed:
         parts += ["## Failed", "\n".join(f"- `{name}`" for name in failed)]

@@ -29,6 +29,7 @@ MEASURED = (
     *("active_fraction", "open_by_task", "memory_bytes_per_sample", "seconds", "accuracy_variants"),
 )
 FIELDS = (*RUN_NAMES, "title", *DECIDING, *MADE_BY, *MEASURED)
+COLLAPSED_TASKS = "collapsed"  # their numbers; lines that are older do not say
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class TableRow:
 
     def wanted(self) -> int:
         return len(self.records) + len(self.missing())
+
+    def collapsed(self) -> list[int]:
+        """The seeds of runs that are known to have collapsed."""
+        return sorted(seed for seed, record in self.records.items() if record.get(COLLAPSED_TASKS))
 
     def reach(self) -> int:
         """How many seeds to ask for to have all of them."""
@@ -66,6 +71,7 @@ def results_line(result: Result) -> Record:
         {key: getattr(result, key) for key in RUN_NAMES}
         | {key: getattr(result.manifest, key) for key in (*DECIDING, *MADE_BY)}
         | {key: rounded_floats(getattr(result, key)) for key in MEASURED}
+        | ({} if result.collapsed is None else {COLLAPSED_TASKS: [each.task for each in result.collapsed]})
     )
 
 
@@ -97,7 +103,8 @@ def as_trained(found: Record) -> Record | None:
         "accuracy": accuracy,
         "accuracy_variants": {f"averaged by {settings['ema']}": found["accuracy"]},
     }
-    return found | dict.fromkeys(("forgetting", "bwt", "fwt")) | changed
+    judged = {key: value for key, value in found.items() if key != COLLAPSED_TASKS}  # with the average
+    return judged | dict.fromkeys(("forgetting", "bwt", "fwt")) | changed
 
 
 def in_folders(runs: Path) -> Iterator[tuple[str, Record]]:
@@ -144,5 +151,6 @@ def write_lines(path: Path, rows: Iterable[TableRow]) -> None:
     """Replace a results file: one line a run, sorted."""
     lines = [each | {"title": row.cell.title} for row in rows for each in row.records.values()]
     lines.sort(key=lambda line: (line["stream"], line["method"], line["memory"], line["title"], line["seed"]))
-    text = "".join(json.dumps({field: line[field] for field in FIELDS}) + "\n" for line in lines)
+    fields = (*FIELDS, COLLAPSED_TASKS)
+    text = "".join(json.dumps({field: line[field] for field in fields if field in line}) + "\n" for line in lines)
     write_atomically(path, text.encode())

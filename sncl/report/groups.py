@@ -25,6 +25,11 @@ class RunGroup:
     def name(self, run: FinishedRun) -> str:
         return f"{self.title}, seed {run.result.seed}"
 
+    def collapses(self) -> list[str]:
+        """In words, which tasks the runs that collapsed did not learn."""
+        found = {run.result.seed: [each.task for each in run.result.collapsed or []] for run in self.runs}
+        return [f"seed {seed} did not learn {task_words(tasks)}" for seed, tasks in found.items() if tasks]
+
     @property
     def first_folder(self) -> str:
         """Where the first seed lies, whose checkpoint is shown."""
@@ -66,6 +71,22 @@ def decisions(run: FinishedRun) -> dict[str, Any]:
     user_data = run.experiment.get("user_data")
     data = {"data": str(user_data.get("fingerprint"))[:8]} if isinstance(user_data, dict) else {}
     return {**{key: run.experiment.get(key) for key in keys}, **run.experiment["settings"], **data}
+
+
+def task_words(tasks: Sequence[int]) -> str:
+    """Their numbers, those in a row as the first and the last.
+
+    >>> task_words([2]), task_words([1, 3, 4, 5])
+    ('task 2', 'tasks 1, 3–5')
+    """
+    rows: list[list[int]] = []
+    for task in tasks:
+        if rows and task == rows[-1][-1] + 1:
+            rows[-1].append(task)
+        else:
+            rows.append([task])
+    words = ", ".join(f"{row[0]}–{row[-1]}" if len(row) > 1 else f"{row[0]}" for row in rows)
+    return f"task{'s' if len(tasks) > 1 else ''} {words}"
 
 
 def mixtures(groups: Sequence[RunGroup]) -> list[str]:

@@ -15,6 +15,7 @@ from sncl.report.figures.training import cost_figure, loss_figure
 from sncl.report.groups import RunGroup
 from sncl.report.stored import Stored
 from sncl.report.tables import final
+from sncl.runs.summary import COLLAPSE_NOTE
 
 MOST_SHEETS = 12
 
@@ -62,7 +63,14 @@ def final_tables(groups: Sequence[RunGroup]) -> str:
     note = (
         f"Accuracy on the {' or '.join(sorted(scored))} set after the last task, mean ± standard deviation over seeds."
     )
-    return "\n".join([*parts, f'<p class="quiet">{escape(note)}</p>'])
+    notes = [note, *collapse_notes(groups)]
+    return "\n".join([*parts, *(f'<p class="quiet">{escape(text)}</p>' for text in notes)])
+
+
+def collapse_notes(groups: Sequence[RunGroup]) -> list[str]:
+    """What the mark of a run that collapsed means, and which runs have it; nothing where none has."""
+    found = [f"{each.stream}, {each.title}: {'; '.join(words)}." for each in groups if (words := each.collapses())]
+    return [COLLAPSE_NOTE.replace("`", "") + ".", *found] if found else []
 
 
 def sheets(groups: Sequence[RunGroup], stored: Mapping[str, Stored]) -> str:

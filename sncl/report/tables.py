@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sncl.paper.tables import Published, published_for
 from sncl.report.figures.figure import groups_by_stream, readout_title
 from sncl.report.groups import RunGroup
-from sncl.runs.summary import show
+from sncl.runs.summary import CollapsedRuns, show
 from sncl.streams.benchmarks import STREAMS
 
 
@@ -29,9 +29,10 @@ def final_of(members: Sequence[RunGroup]) -> tuple[list[str], list[list[str]]]:
     lines = []
     for each, found in zip(members, papers, strict=True):
         results = [run.result for run in each.runs]
-        line = [each.title, str(each.memory) if each.memory else "–", str(len(results))]
+        collapsed = CollapsedRuns.among(result.has_collapsed for result in results)
+        line = [each.title, str(each.memory) if each.memory else "–", collapsed.tell(str(len(results)))]
         for readout in shown:
-            line.append(show(result.accuracy.get(readout) for result in results))
+            line.append(collapsed.mark(show(result.accuracy.get(readout) for result in results)))
             if any(readout in other for other in papers):
                 line.append(printed(found.get(readout)))
         fractions = [result.active_fraction for result in results if result.active_fraction is not None]

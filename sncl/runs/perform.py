@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 import sncl
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
@@ -22,7 +23,7 @@ from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import read_checkpoint, remove_parts, write_json
 from sncl.training.engine import exact_kernels, on_threads
-from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer
+from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, task_tests
 from sncl.training.events import Watch
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, run
@@ -148,6 +149,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         manifest=made(experiment, stream),
         class_names=list(stream.names) or None,
         task_names=list(stream.task_names) or None,
+        collapsed=collapses(scores.best_recalls, task_tests(stream)),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sncl.errors import SnclError
+from sncl.evaluation.collapse import Collapse
 from sncl.methods.table import Settings
 from sncl.training.checkpoint import read_json
 
@@ -34,6 +35,7 @@ MANIFEST_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("threads", "epochs", "tasks"), int),
     "validation": NUMBER,
 }
+COLLAPSE_KINDS: dict[str, JsonKind] = {"task": int, "recall": NUMBER, "chance": NUMBER}
 RESULT_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("stream", "method", "scored_on"), str),
     **dict.fromkeys(("memory", "seed", "steps", "parameters", "memory_bytes_per_sample"), int),
@@ -95,6 +97,7 @@ class Result:
     manifest: Manifest
     class_names: list[str] | None = None
     task_names: list[str] | None = None
+    collapsed: list[Collapse] | None = None  # the tasks that were not learned; None where an older version did not say
 
     @property
     def main(self) -> Measures:
@@ -110,6 +113,10 @@ class Result:
         return self.main.accuracy_matrix
 
     @property
+    def has_collapsed(self) -> bool:
+        return bool(self.collapsed)
+
+    @property
     def forgetting(self) -> float | None:
         return self.main.forgetting
 
@@ -122,7 +129,8 @@ class Result:
         return self.main.fwt
 
     def to_json(self) -> dict[str, Any]:
-        """The content of ``result.json``. Names that there are none of are left out."""
+        """The content of ``result.json``. Names that there are none of are left out, and what is not known."""
+        collapsed = {} if self.collapsed is None else {"collapsed": [each._asdict() for each in self.collapsed]}
         names = {key: value for key in ("class_names", "task_names") if (value := getattr(self, key))}
         return {
             **{key: getattr(self, key) for key in ("stream", "method", "memory", "seed", "accuracy", *COPIED)},
@@ -130,6 +138,7 @@ class Result:
             **{key: getattr(self, key) for key in ("steps", "seconds", "memory_bytes_per_sample", "parameters")},
             **{key: getattr(self, key) for key in ("active_fraction", "open_by_task", "open_by_layer")},
             "accuracy_variants": self.accuracy_variants,
+            **collapsed,
             **names,
             "scored_on": self.scored_on,
             "manifest": asdict(self.manifest),
@@ -144,7 +153,8 @@ class Result:
                 raise ValueError("it holds no measures")
             measures = {readout: measures_from(each) for readout, each in parts["measures"].items()}
             manifest = Manifest(**expect(parts["manifest"], MANIFEST_KINDS))
-            found = cls(measures=measures, manifest=manifest, **expect(facts, RESULT_KINDS))
+            collapsed = collapsed_from(facts.get("collapsed"))
+            found = cls(measures=measures, manifest=manifest, collapsed=collapsed, **expect(facts, RESULT_KINDS))
             check_parts(found)
             for key in ("accuracy", *COPIED):
                 if facts.get(key) != getattr(found, key):
@@ -178,6 +188,15 @@ def measures_from(facts: Any) -> Measures:
     if found.untrained is not None and not is_accuracies(found.untrained):
         raise ValueError("'untrained' holds no accuracies")
     return found
+
+
+def collapsed_from(facts: Any) -> list[Collapse] | None:
+    """The tasks that were not learned; older files do not say."""
+    if facts is None:
+        return None
+    if not isinstance(facts, list):
+        raise ValueError("'collapsed' is of the wrong kind")
+    return [Collapse(**expect(each, COLLAPSE_KINDS)) for each in facts]
 
 
 def is_accuracies(values: Iterable[Any]) -> bool:

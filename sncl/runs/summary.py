@@ -5,10 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from sncl.methods.table import METHODS
 from sncl.runs.result import Result
 
+COLLAPSED = "†"
+COLLAPSE_NOTE = (
+    f"{COLLAPSED} collapsed: a task or more was not learned, with answers no better than chance; use a smaller `lr` "
+    "or more `epochs`"
+)
 READOUT_TITLES = {"class_il": "Class-IL", "task_il": "Task-IL", "domain_il": "Domain-IL", "gcl": "GCL"}
 
 
@@ -24,6 +30,27 @@ def show(values: Iterable[float | None]) -> str:
         return "–"
     mean, deviation = mean_std(known)
     return f"{mean:.2f} ± {deviation:.2f}" if len(known) > 1 else f"{mean:.2f}"
+
+
+class CollapsedRuns(NamedTuple):
+    """How many of the runs behind a number have collapsed."""
+
+    collapsed: int
+    runs: int
+
+    @classmethod
+    def among(cls, runs: Iterable[bool]) -> Self:
+        """Of runs that are True where they collapsed."""
+        found = list(runs)
+        return cls(sum(found), len(found))
+
+    def mark(self, number: str) -> str:
+        """The number with a mark, where there is a number and one of its runs collapsed."""
+        return f"{number} {COLLAPSED}" if self.collapsed and number != "–" else number
+
+    def tell(self, seeds: str) -> str:
+        """The number of seeds, and how many of several collapsed."""
+        return f"{seeds}, {self.collapsed} of {self.runs} collapsed" if self.collapsed and self.runs > 1 else seeds
 
 
 @dataclass(frozen=True)
@@ -65,16 +92,22 @@ def results_table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]
     cells = []
     for row in by_seeds(results):
         fractions = [result.active_fraction for result in row.results if result.active_fraction is not None]
+        collapsed = CollapsedRuns.among(result.has_collapsed for result in row.results)
         cells.append(
             [
                 row.stream,
                 row.title,
                 str(row.memory) if row.memory else "–",
-                str(len(row.results)),
-                *(show(row.accuracy(readout)) for readout in shown),
+                collapsed.tell(str(len(row.results))),
+                *(collapsed.mark(show(row.accuracy(readout))) for readout in shown),
                 show(result.forgetting for result in row.results),
                 f"{100 * statistics.fmean(fractions):.0f} %" if fractions else "–",
                 f"{statistics.fmean(result.seconds for result in row.results):.1f}",
             ]
         )
     return headings, cells
+
+
+def footnote(results: Iterable[Result]) -> str | None:
+    """What a table of these results says below itself: what its mark means, where it has one."""
+    return COLLAPSE_NOTE if any(result.has_collapsed for result in results) else None

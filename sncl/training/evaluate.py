@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
-from sncl.evaluation.accuracy import READOUTS, Readout, correct
+from sncl.evaluation.accuracy import READOUTS, Readout, mean_recall, predicted
+from sncl.evaluation.collapse import TaskTest
 from sncl.evaluation.metrics import Row, mean
 from sncl.networks.gating.attach import open_neurons, unmasked
 from sncl.streams.stream import Stream
@@ -16,19 +18,39 @@ from sncl.training.learner import Learner
 Accuracies = dict[Readout, list[float | None]]
 
 
+class Assessment(NamedTuple):
+    """What the test sets say of a learner: accuracies, and the mean recall of each task, in percent.
+
+    The recall is that of the task's own classes where they alone may compete, so that a preference for the latest
+    classes does not count.
+    """
+
+    accuracies: Accuracies
+    recalls: list[float | None]
+
+
 @dataclass
 class Scores:
-    """What was measured: accuracies in percent by read-out, of the untrained network and after each task."""
+    """What was measured: accuracies in percent by read-out, of the untrained network and after each task.
+
+    ``best_recalls`` has the mean recall of each task learned, the better one of those after its own end and after the
+    next task, which may learn it from what is replayed.
+    """
 
     untrained: Accuracies = field(default_factory=dict)
     matrices: dict[Readout, list[list[float | None]]] = field(default_factory=dict)
     open_by_task: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    best_recalls: list[float] = field(default_factory=list)
 
-    def add(self, tested: Accuracies, open_fraction: float | None) -> None:
-        """What was measured after one more task."""
-        for readout, row in tested.items():
+    def add(self, tested: Assessment, learned: range, open_fraction: float | None) -> None:
+        """What was measured after one more task; ``learned`` are those so far."""
+        for readout, row in tested.accuracies.items():
             self.matrices.setdefault(readout, []).append(row)
+        recalls = [tested.recalls[task] or 0.0 for task in learned]
+        *before, latest = self.best_recalls or [0.0]
+        known = len(before)
+        self.best_recalls = [*before, max(latest, recalls[known]), *recalls[known + 1 :]]
         if open_fraction is not None:
             self.open_by_task.append(open_fraction)
 
@@ -47,18 +69,32 @@ def tested_after(stream: Stream, task: int) -> range:
     return range(min(task + 2, stream.test_tasks) if stream.boundaries else stream.test_tasks)
 
 
-def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:
-    """Accuracy in percent on the test sets of ``tasks``; None for the others."""
+def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
+    """Accuracy and mean recall in percent on the test sets of ``tasks``; None for the others."""
     readouts = READOUTS[stream.scenario]
     if learner.method.needs_task_at_test:
         readouts = tuple(readout for readout in readouts if readout == "task_il")
     rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
+    recalls: list[float | None] = [None] * stream.test_tasks
     for task in tasks:
         x, y = stream.test(task)
         logits = learner.logits(x, task)
         for readout in readouts:
-            rows[readout][task] = 100 * int(correct(logits, y, stream.groups[task], readout)) / len(y)
-    return rows
+            answers = predicted(logits, stream.groups[task], readout)
+            rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
+        recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
+    return Assessment(rows, recalls)
+
+
+def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:
+    """Accuracy in percent on the test sets of ``tasks``; None for the others."""
+    return assessed(learner, stream, tasks).accuracies
+
+
+def task_tests(stream: Stream) -> list[TaskTest]:
+    """How much each test set of a stream can tell."""
+    labels = (stream.test_y[phase.rows] for phase in stream.test_phases)
+    return [TaskTest(len(y), len(y.unique())) for y in labels]
 
 
 def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readout, float]]:
@@ -71,8 +107,8 @@ def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readou
     found: dict[str, dict[Readout, float]] = {}
     for name, variant in variants.items():
         with variant:
-            tested = accuracies(learner, stream, range(stream.test_tasks))
-        found[name] = {readout: mean(row) for readout, row in tested.items()}
+            rows = accuracies(learner, stream, range(stream.test_tasks))
+        found[name] = {readout: mean(row) for readout, row in rows.items()}
     return found
 
 

@@ -8,20 +8,29 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.collapse import Collapse, warning_of
 from sncl.evaluation.metrics import Row, mean
 
 TOLD_SECONDS = 0.2  # between two moments that say nothing but how far a run is
 
 
 class Evaluation(NamedTuple):
-    """What an evaluation found: the accuracy on each learned task by read-out, and the run's diagnostics."""
+    """What an evaluation found: the accuracy on each learned task by read-out, the run's diagnostics, and the tasks
+    that were not learned, nor brought back by the next one."""
 
     tested: dict[Readout, Row]
     inside: dict[str, Any]
+    collapsed: tuple[Collapse, ...] = ()
 
     def means(self) -> dict[str, float]:
         """The average over the tasks learned."""
         return {readout: mean(row) for readout, row in self.tested.items()}
+
+    def warning(self) -> str | None:
+        """What to say where the network has fallen to chance."""
+        if not self.collapsed:
+            return None
+        return warning_of(self.collapsed[0], only=all(len(row) == 1 for row in self.tested.values()))
 
 
 class Moment(NamedTuple):

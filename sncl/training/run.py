@@ -7,26 +7,36 @@ both lie in the checkpoint, so a run that is killed and started again ends with 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.collapse import Collapse, collapses
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import diagnostics
-from sncl.training.evaluate import Accuracies, Scores, accuracies, learned_after, open_fraction, tested_after
+from sncl.training.evaluate import (
+    Accuracies,
+    Scores,
+    accuracies,
+    assessed,
+    learned_after,
+    open_fraction,
+    task_tests,
+    tested_after,
+)
 from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_losses, check_network
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
+from sncl.training.schedule import Place, batch_schedule, following, total_steps
 from sncl.training.stopping import finishing, stop_asked, stop_if_asked
 from sncl.training.tensorboard import Board
 
@@ -35,35 +45,6 @@ BOARD = "tensorboard"
 TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
 LOG_LINES = 200  # about how many lines of losses a run writes
-
-
-class Place(NamedTuple):
-    """The next batch to learn."""
-
-    task: int = 0
-    epoch: int = 0
-    batch: int = 0
-
-
-def batch_schedule(stream: Stream, epochs: int, start: Place) -> Iterator[tuple[Place, Tensor, bool]]:
-    """The batches from ``start`` on: where each is, its positions in the phase, and whether it ends its task."""
-    for task in range(start.task, stream.tasks):
-        for epoch in range(start.epoch if task == start.task else 0, epochs):
-            batches = stream.positions(task, epoch)
-            first = start.batch if (task, epoch) == start[:2] else 0
-            for number in range(first, len(batches)):
-                last = epoch == epochs - 1 and number == len(batches) - 1
-                yield Place(task, epoch, number), batches[number], last
-
-
-def total_steps(stream: Stream, epochs: int) -> int:
-    """How many batches a run learns."""
-    return sum(len(stream.positions(task, 0)) for task in range(stream.tasks)) * epochs
-
-
-def following(place: Place, last: bool) -> Place:
-    """The place behind this one; ``last`` says that it ends its task."""
-    return Place(place.task + 1) if last else place._replace(batch=place.batch + 1)
 
 
 @dataclass
@@ -90,6 +71,8 @@ def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached
     except (LookupError, TypeError, ValueError) as error:
         raise SnclError(f"{folder / CHECKPOINT} is damaged: it does not say how far its run is") from error
     learner.restore(tensors, of_learner)
+    if not reached.scores.best_recalls:  # an older checkpoint does not say: what came before counts as learned
+        reached.scores.best_recalls = [100.0] * reached.place.task
     return reached
 
 
@@ -123,9 +106,9 @@ def run(
     return reached.scores
 
 
-def measured(tested: Accuracies) -> dict[Readout, list[float]]:
+def measured(rows: Accuracies) -> dict[Readout, list[float]]:
     """Accuracies for the log: of the tasks that were tested, the first ones, in hundredths of a percent."""
-    return {readout: [round(value, 2) for value in row if value is not None] for readout, row in tested.items()}
+    return {readout: [round(value, 2) for value in row if value is not None] for readout, row in rows.items()}
 
 
 class StreamRun:
@@ -151,10 +134,12 @@ class StreamRun:
         self.samples = 0  # learned since the run was started or resumed
         self.begun = self.saved = time.monotonic()
         self.earlier = self.scores.seconds
+        self.tests = task_tests(stream)
         self.news: Evaluation | None = None
         if self.scores.matrices:
             learned = learned_after(stream, reached.place.task - 1)
-            self.news = Evaluation(self.scores.last(learned), log.last("evaluation"))
+            collapsed = self._collapsed(reached.place.task - 1)
+            self.news = Evaluation(self.scores.last(learned), log.last("evaluation"), collapsed)
 
     def learn(self, start: Place, checkpoint_seconds: float, keep_tasks: bool) -> None:
         """Learn the batches from ``start`` on."""
@@ -202,16 +187,16 @@ class StreamRun:
         learner, stream, task = self.learner, self.stream, place.task
         if stream.boundaries:
             learner.boundary(*self._task_samples(task))
-        tested, fraction = accuracies(learner, stream, tested_after(stream, task)), open_fraction(learner)
-        self.scores.add(tested, fraction)
+        found, fraction = assessed(learner, stream, tested_after(stream, task)), open_fraction(learner)
         learned = learned_after(stream, task)
+        self.scores.add(found, learned, fraction)
         inside = diagnostics(learner, stream, learned, last=task == stream.tasks - 1)
-        self.news = Evaluation(self.scores.last(learned), inside)
+        self.news = Evaluation(self.scores.last(learned), inside, self._collapsed(task))
         self.log.write(
             event="evaluation",
             step=learner.steps,
             task=task,
-            accuracy=measured(tested),
+            accuracy=measured(found.accuracies),
             memory=len(learner.memory) if learner.memory is not None else 0,
             active_fraction=fraction,
             **self.news.inside,
@@ -219,6 +204,12 @@ class StreamRun:
         if self.board is not None:
             self.board.evaluation(learner, self.news.tested, self.scores.matrices if stream.boundaries else {})
         self._tell(place, accuracy=self.news.means())
+
+    def _collapsed(self, task: int) -> tuple[Collapse, ...]:
+        """The tasks that were not learned; this one may still be, by what is replayed of it, unless it is the last."""
+        is_last = task == self.stream.tasks - 1
+        found = collapses(self.scores.best_recalls, self.tests)
+        return tuple(each for each in found if is_last or each.task <= task)
 
     def _task_samples(self, task: int) -> tuple[Tensor, Tensor] | tuple[()]:
         """All samples of a task, for a method that looks at them once more when it ends."""

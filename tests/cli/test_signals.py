@@ -17,7 +17,8 @@ from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.parallel import cores
-from sncl.training.run import CHECKPOINT, Place
+from sncl.training.run import CHECKPOINT
+from sncl.training.schedule import Place
 
 TASKS, EPOCHS = 2, 60
 TRAIN = ("train", "--stream", "seq-digits", "--method", "derpp", "--memory", "40", "--device", "cpu")

@@ -131,6 +131,7 @@ def test_every_method_learns_a_table(tmp_path: Path, method: str) -> None:
     )
     assert result.stream == "table:flowers.csv"
     assert next(iter(result.accuracy.values())) > 40
+    assert result.collapsed == []
 
 
 def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from sncl.cli import jobs as cli_jobs
 from sncl.cli import trials
+from sncl.evaluation.collapse import Collapse
 from sncl.live.drawing import column, course, duration, shade, spark
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, Overall, live
@@ -88,6 +89,16 @@ def test_many_layers_are_small_bars_and_the_emptiest_is_named() -> None:
     layers = {f"block{number}.relu": [100 - 10 * number, 100] for number in range(8)}
     run.evaluation = Evaluation({"class_il": [50.0]}, {"open_neurons": layers})
     assert any("65 % █▇▆▆▅▄▃▂ · least in block7.relu: 30 %" in line for line in drawn(LiveView("", [run]), 80))
+
+
+def test_a_run_that_has_collapsed_is_marked() -> None:
+    run = in_the_middle(title="seed 0")
+    collapsed = (Collapse(1, 50.0, 50.0), Collapse(2, 51.0, 50.0))
+    run.evaluation = Evaluation({"class_il": [50.0, 51.0]}, INSIDE, collapsed)
+    alone = "\n".join(drawn(LiveView("", [run]), 80))
+    assert "Class-IL 50.5 %   † 2 not learned   mean of 2 tasks seen" in alone
+    together = drawn(LiveView("2 runs", [run, in_the_middle(title="seed 1")]), 80)
+    assert ["50.5 %†" in line for line in together if "seed" in line] == [True, False]
 
 
 def test_before_the_first_evaluation() -> None:

@@ -116,6 +116,36 @@ def test_a_run_from_elsewhere_counts_and_another_experiment_does_not(
     assert [row["seeds"] for row in json.loads(done.out)["rows"]] == [[0] if counts else []] * 2
 
 
+def test_runs_that_collapsed_are_marked(sncl: Sncl, tmp_path: Path, digits: None, finished: Path) -> None:
+    for seed in range(3):
+        bad = [{"task": 4, "recall": 50.0, "chance": 50.0}] if seed == 1 else []
+        copied(finished, tmp_path / "runs" / f"{seed}", seed=seed, collapsed=bad)
+    call = ["--collect", "--results", "results"]
+    assert [row["collapsed"] for row in sncl(*ONE, *call, "--json").json()["rows"]] == [[1], [1]]
+    (tmp_path / "runs").rename(tmp_path / "away")  # the lines say it too
+    shown = sncl(*ONE, *call).out
+    assert shown.count("3/3, 1 of 3 collapsed") == 2
+    assert len(re.findall(r"\d ± 0\.00 †", shown)) == 2
+    assert "\n† collapsed: " in shown and "a smaller --set lr=... or more --epochs\n" in shown
+    page = (tmp_path / "results" / "table2.md").read_text()
+    assert re.search(r"\| 3/3, 1 of 3 collapsed \| \d+\.\d\d ± 0\.00 † \|", page)
+    assert "\n\n† collapsed: " in page and "a smaller `lr` or more `epochs`\n" in page
+
+
+def test_older_lines_do_not_say_what_collapsed(sncl: Sncl, tmp_path: Path, digits: None, finished: Path) -> None:
+    copied(finished, tmp_path / "runs" / "0")
+    call = [*ONE, "--collect", "--results", "results"]
+    assert sncl(*call).code == 0
+    path = tmp_path / "results" / "table2.jsonl"
+    line = json.loads(path.read_text())
+    del line["collapsed"]
+    path.write_text(json.dumps(line) + "\n")
+    (tmp_path / "runs").rename(tmp_path / "away")
+    done = sncl(*call)
+    assert (done.code, "†" in done.out) == (0, False)
+    assert json.loads(path.read_text()) == line
+
+
 @pytest.mark.parametrize("damaged", ["experiment.json", "result.json"])
 def test_a_damaged_or_unfinished_run_does_not_count(
     sncl: Sncl, tmp_path: Path, digits: None, finished: Path, damaged: str
@@ -307,7 +337,7 @@ def test_the_files_of_a_table(sncl: Sncl, tmp_path: Path, digits: None, made: li
     assert sncl(*ONE, "--seeds", "2", *results).code == 0
     path = tmp_path / "results" / "table2.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [list(line) for line in lines] == [list(records.FIELDS)] * 2
+    assert [list(line) for line in lines] == [[*records.FIELDS, records.COLLAPSED_TASKS]] * 2
     assert [line["seed"] for line in lines] == [0, 1]
     stored = read_json(tmp_path / "runs" / made[0].name() / "result.json")
     assert lines[0]["accuracy"] == {key: round(value, 4) for key, value in stored["accuracy"].items()}

@@ -13,7 +13,7 @@ from sncl.training.checkpoint import write_json
 KEYS = [
     *("stream", "method", "memory", "seed", "accuracy", "accuracy_matrix", "forgetting", "bwt", "fwt", "measures"),
     *("steps", "seconds", "memory_bytes_per_sample", "parameters", "active_fraction", "open_by_task", "open_by_layer"),
-    *("accuracy_variants", "scored_on", "manifest"),
+    *("accuracy_variants", "collapsed", "scored_on", "manifest"),
 ]
 MANIFEST_KEYS = [
     *("protocol", "data", "versions", "device", "threads", "precision", "engine", "epochs", "tasks", "validation"),
