@@ -30,6 +30,13 @@ def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.dtype == other.dtype and torch.equal(one, other)
 
 
+def same_checkpoint(path: Path, other: Path) -> bool:
+    """Whether two files hold the same tensors and say the same about them."""
+    (tensors, said), (others, told) = read_checkpoint(path), read_checkpoint(other)
+    assert said == told and tensors.keys() == others.keys()
+    return all(identical(tensors[name], others[name]) for name in tensors)
+
+
 def result_numbers(folder: Path) -> dict[str, Any]:
     """What ``result.json`` says, apart from the time it took."""
     return {key: value for key, value in read_json(folder / RESULT).items() if key not in WHEN}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from attacks import ERRORS, TRAIN, Undisturbed
 from forks import Attack, Ended, Forks
-from run_folders import identical, same_run
+from run_folders import same_checkpoint, same_run
 
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
@@ -104,12 +104,6 @@ def test_a_program_of_its_own_is_killed(forks: Forks, trained: Undisturbed, tmp_
 PROGRAMS = {"following": Path("live") / "snapshot", "saving": Path("saved")}
 
 
-def same_file(path: Path, other: Path) -> bool:
-    (tensors, said), (others, told) = read_checkpoint(path), read_checkpoint(other)
-    assert said == told and tensors.keys() == others.keys()
-    return all(identical(tensors[name], others[name]) for name in tensors)
-
-
 @pytest.mark.parametrize("action", [*KILLS, "fail once", "fail on"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_stream_that_is_stored_is_learned_once(
@@ -130,4 +124,4 @@ def test_a_stream_that_is_stored_is_learned_once(
         told = [0, *map(int, ended.out.split())][-1]
         assert (read_checkpoint(path)[1]["steps"] if path.exists() else 0) >= told
         assert forks.call(program, str(path)).code == 0
-        assert same_file(path, alone.folder / PROGRAMS[program])
+        assert same_checkpoint(path, alone.folder / PROGRAMS[program])
