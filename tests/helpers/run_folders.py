@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.checkpoint import CHECKSUM, read_checkpoint, read_json
 from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT
 
 RESULT = "result.json"
-WHEN = ("seconds", "checksum")  # the time that a run took, and what depends on it
+WHEN = ("seconds", CHECKSUM)  # the time that a run took, and what depends on it
 
 
 def differences(folder: Path, other: Path) -> list[str]:
