@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check docs format clean
+.PHONY: help setup demo test lint check campaign docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,11 @@ lint: setup ## lint, format, types and layers
 check: export OMP_NUM_THREADS = 1
 check: lint ## lint and the fast tests
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+campaign: export OMP_NUM_THREADS = 1
+campaign: export SNCL_CAMPAIGN = 1
+campaign: setup ## kill and fail programs at every call that changes a file: about half an hour
+	$(BIN)/python -m pytest -n 2 tests/reliability
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup ## build the documentation into site/; a broken link fails

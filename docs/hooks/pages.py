@@ -21,6 +21,7 @@ SHOWN = (  # patterns below the root: pages, and what they link to
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "LICENSE",
     "docs/*.md",
     "docs/*.png",

@@ -79,7 +79,10 @@ def read_described(folder: Path) -> dict[str, Any]:
     version = stored.pop("format", None)
     if version != FORMAT:
         maker = "sncl 0.1" if version is None else f"another version of sncl (format {version}, here {FORMAT})"
-        raise SnclError(f"{folder} was made by {maker}, whose runs cannot be read here; choose another `out`")
+        raise SnclError(
+            f"{folder} was made by {maker}, whose runs cannot be read here; make the run again in another folder, or "
+            "use that version"
+        )
     try:
         expect(stored, DESCRIBED_KINDS)
         if not all(isinstance(value, str) or is_accuracies([value]) for value in stored["settings"].values()):

@@ -21,7 +21,7 @@ from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_de
 from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
-from sncl.training.checkpoint import read_checkpoint, remove_parts, write_json
+from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, task_tests
 from sncl.training.events import Watch
@@ -52,7 +52,7 @@ def perform(
     learner = make_learner(experiment, stream)
     learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with FileLock(folder / ".lock", timeout=0), exact_kernels(), on_threads(experiment.threads):
             finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
             if finished is not None:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from shutil import copyfile
@@ -45,6 +46,25 @@ def remove_parts(folder: Path, *names: str) -> None:
             path.unlink(missing_ok=True)
 
 
+def sync_names(folder: Path) -> None:
+    """Write through to the disk which files a folder holds: only then does a new name survive a power loss."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, which survive a power loss as the files in them do."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        with suppress(PermissionError):  # to write somewhere one need not be allowed to read there
+            sync_names(each.parent)
+
+
 def write_atomically(path: Path, content: bytes, keep_previous: bool = False) -> None:
     """Replace a file as a whole: whoever reads it, even after a crash or power loss, finds the old or the new one.
 
@@ -59,14 +79,10 @@ def write_atomically(path: Path, content: bytes, keep_previous: bool = False) ->
         if keep_previous and path.is_file():
             _link_previous(path)
         os.replace(beside, path)
-        if os.name == "posix":  # the new name survives a power loss once its folder is written, too
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        sync_names(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that fails may fail here, too
+            beside.unlink(missing_ok=True)
         raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
 
 
@@ -80,7 +96,8 @@ def _link_previous(path: Path) -> None:
             copyfile(path, second)
         os.replace(second, path.with_name(path.name + PREVIOUS))
     finally:
-        second.unlink(missing_ok=True)  # still there if both names were of one file already
+        with suppress(OSError):
+            second.unlink(missing_ok=True)  # still there if both names were of one file already
 
 
 def write_json(path: Path, value: Any) -> None:

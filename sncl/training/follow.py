@@ -24,7 +24,7 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, picked
-from sncl.training.checkpoint import read_checkpoint, remove_parts, write_checkpoint
+from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, write_checkpoint
 from sncl.training.finite import check_losses
 from sncl.training.items import item_batch, item_parts, whole_labels
 from sncl.training.learner import Learner
@@ -228,7 +228,7 @@ def _locked(path: Path) -> Iterator[None]:
     """Keep other processes from following with the same file, and clear away what a killed one had begun to write."""
     lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0, thread_local=False)  # closed by any thread
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         lock.acquire()
         remove_parts(path.parent, re.escape(path.name))
     except Timeout as error:

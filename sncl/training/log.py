@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sncl.errors import SnclError
+from sncl.training.checkpoint import sync_names
 
 LOG = "log.jsonl"
 
@@ -22,6 +23,7 @@ class Log:
         try:
             self.file = path.open("ab")
             self.file.truncate(min(length, self.length()))  # never longer: that would fill it up with zeros
+            sync_names(path.parent)  # a checkpoint that knows of the log is never there without it
         except OSError as error:
             raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -136,7 +136,10 @@ def _restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> 
 def _restore_network(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
     if description.get("format") != FORMAT:
         found = description.get("format")
-        raise SnclError(f"this checkpoint was written by another version of sncl (format {found}, here {FORMAT})")
+        raise SnclError(
+            f"this checkpoint was written by another version of sncl (format {found}, here {FORMAT}); start over, or "
+            "use that version"
+        )
     ours = _kind(learner)
     theirs = {key: description.get(key) for key in ours}
     if ours != theirs:

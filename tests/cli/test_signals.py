@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import Sncl
 from processes import alive
 from terminals import HIDDEN, SHOWN, OnTerminal
 
@@ -106,6 +107,25 @@ def test_every_worker_stores_a_checkpoint(tmp_path: Path, alone: Path, sent: sig
         assert stored_in_between(folder)
         go_on(folder, seed)
         assert numbers(folder) == numbers(alone / f"seed-{seed}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_search_goes_on(tmp_path: Path, sncl: Sncl, sent: signal.Signals) -> None:
+    """The trial at which it was stopped is tried again, and nothing else differs."""
+    tune = ("tune", "--stream", "seq-digits", "--method", "derpp", "--memory", "40", "--device", "cpu", "--tasks", "2")
+    tune += ("--epochs", "20", "--trials", "1", "--seeds", "1", "--workers", "1", "--storage")
+    program = OnTerminal.sncl(*tune, "study.journal", folder=tmp_path)
+    while not (tmp_path / "study.journal.running/trial-0/seed-0/log.jsonl").exists() and program.process.poll() is None:
+        time.sleep(0.01)
+    program.process.send_signal(sent)
+    code, text = program.end()
+    assert code == 128 + sent and "Traceback" not in text
+    assert text.rfind(SHOWN) > text.rfind(HIDDEN) >= 0
+    assert text.rstrip().endswith("stopped; finished trials are kept in study.journal, and the same command goes on")
+    alone, again = (sncl(*tune, name, "--json").json()["trials"] for name in ("alone.journal", "study.journal"))
+    assert [trial["state"] for trial in again] == ["failed", "complete"]
+    assert (again[1]["scores"], again[1]["params"]) == (alone[0]["scores"], alone[0]["params"])
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])

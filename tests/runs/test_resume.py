@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from run_folders import differences
 
 from sncl.cli import main
 from sncl.errors import SnclError
@@ -39,21 +40,6 @@ from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT, run
 
 pytestmark = pytest.mark.slow
-
-
-def differences(folder: Path, other: Path) -> list[str]:
-    """What two run folders do not have in common; the time they took does not count."""
-    (one, said), (two, told) = read_checkpoint(folder / CHECKPOINT), read_checkpoint(other / CHECKPOINT)
-    for description in (said, told):
-        del description["scores"]["seconds"]
-    found = [] if said == told else ["the checkpoint's description"]
-    found += [f"{name} is in one only" for name in one.keys() ^ two.keys()]
-    found += [name for name in one.keys() & two.keys() if not identical(one[name], two[name])]
-    return found + ([] if (folder / LOG).read_bytes() == (other / LOG).read_bytes() else [LOG])
-
-
-def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(one, other)
 
 
 def test_differences_are_found(tmp_path: Path) -> None:
