@@ -12,6 +12,7 @@ References: Kirkpatrick et al., *Overcoming catastrophic forgetting in neural ne
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ class OEWC(Method):
     As in the code behind the published numbers and not in the papers: no factor 1/2, and the observed label's gradient
     weighted by its probability, where the Fisher information has the expectation over all labels. Where this differs
     from that code: the network is in evaluation mode while the Fisher information is taken, so that a sample's gradient
-    is its own under BatchNorm too, and the mean is over the samples that are there.
+    is its own under BatchNorm too, and the mean is over the samples that are there. No weight is held more strongly
+    than gradient descent can follow (strength * F is at most 1 / (2 lr)): from twice that on the penalty would diverge.
     """
 
     needs_boundaries = True
@@ -43,8 +45,12 @@ class OEWC(Method):
         super().__init__()
         self.strength = strength
         self.decay = decay
+        self.most = math.inf  # of F that counts
         self.fisher: Tensor  # [parameters]
         self.anchor: Tensor  # [parameters]
+
+    def bind(self, lr: float) -> None:
+        self.most = 1 / (2 * lr * self.strength) if self.strength else math.inf
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         weights = weight_vector(net).detach()
@@ -57,7 +63,7 @@ class OEWC(Method):
         return Outcome(
             {
                 "labels": label_losses(net(inputs(now)).logits, now["y"]).mean(),
-                "penalty": self.strength * (self.fisher * away.square()).sum(),
+                "penalty": self.strength * (self.fisher.clamp(max=self.most) * away.square()).sum(),
             }
         )
 

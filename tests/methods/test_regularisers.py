@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from sncl.methods.er_ace import ERACE
 from sncl.methods.ewc import OEWC, squared_gradients
+from sncl.methods.gradients import weight_vector
 from sncl.methods.lwf import LwF
 from sncl.methods.method import Method
 from sncl.methods.sgd import SGD
@@ -383,3 +384,14 @@ def test_lwf_predicts_no_class_that_never_came() -> None:
     assert torch.equal(logits[:, :2], subject.net(x).logits[:, :2])
     assert (logits[:, 2:] < logits[:, :2].min()).all()
     assert torch.equal(logits[:, 2:].argmax(1), subject.net(x).logits[:, 2:].argmax(1))  # their order is kept
+
+
+@pytest.mark.parametrize("strength", [1e4, 1e6])
+def test_a_penalty_too_strong_for_the_step_size_holds_weights_and_does_not_diverge(strength: float) -> None:
+    rows, method = turned(60, seed=3), OEWC(strength)
+    subject = feed(learner(method, lr=0.1), rows, stop=30)
+    before, held = weight_vector(subject.net).detach().clone(), method.fisher > 1 / (0.1 * strength)
+    feed(subject, rows, start=30)
+    free = feed(learner(SGD(), lr=0.1), rows)
+    ours, theirs = ((weight_vector(each.net).detach() - before)[held].abs().mean() for each in (subject, free))
+    assert held.any() and ours < 0.2 * theirs

@@ -1,6 +1,6 @@
 """Images like MNIST's but brighter, in MNIST's files: what the settings shipped for MNIST are tried on.
 
-    python benchmarks/siblings.py DATA DEST     # DATA holds MNIST and CIFAR-10; writes DEST/inverted, bright, grey
+    python examples/brighter_images.py DATA DEST     # DATA holds MNIST and CIFAR-10; writes DEST/inverted, bright, grey
     sncl train --data DEST/inverted --stream perm-mnist --method sncl --memory 200 --seeds 5
 
 ``inverted`` is 255 - x, ``bright`` min(x + 100, 255), ``grey`` CIFAR-10 without colour at 28 x 28.
