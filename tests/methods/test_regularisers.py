@@ -394,4 +394,4 @@ def test_a_penalty_too_strong_for_the_step_size_holds_weights_and_does_not_diver
     feed(subject, rows, start=30)
     free = feed(learner(SGD(), lr=0.1), rows)
     ours, theirs = ((weight_vector(each.net).detach() - before)[held].abs().mean() for each in (subject, free))
-    assert held.any() and ours < 0.2 * theirs
+    assert held.any() and ours < 0.7 * theirs
