@@ -1,9 +1,12 @@
 """Images like MNIST's but brighter, in MNIST's files: what the settings shipped for MNIST are tried on.
 
-    python examples/brighter_images.py DATA DEST     # DATA holds MNIST and CIFAR-10; writes DEST/inverted, bright, grey
+    python examples/brighter_images.py DATA DEST  # DATA holds MNIST and CIFAR-10
     sncl train --data DEST/inverted --stream perm-mnist --method sncl --memory 200 --seeds 5
+    sncl train --stream DEST/drifting.npz --method sncl --seeds 3
 
-``inverted`` is 255 - x, ``bright`` min(x + 100, 255), ``grey`` CIFAR-10 without colour at 28 x 28.
+``inverted`` is 255 - x, ``bright`` min(x + 100, 255), ``grey`` CIFAR-10 without colour at 28 x 28. ``drifting.npz`` is
+user data: inverted images as floats, in five domains, each turned further; the corners that are turned in are black,
+which nothing in the first domain is.
 """
 
 from __future__ import annotations
@@ -12,15 +15,18 @@ import struct
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from sncl.streams.datasets import cifar10, mnist
 from sncl.streams.datasets.images import Images
+from sncl.streams.transforms import remap, rotation_map
 
 LUMA = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # weights of red, green and blue, ITU-R BT.601
 SIDE = 28
+DRIFTING, DOMAINS, TURN = 12_000, 5, 36.0  # images, domains, degrees from one to the next
 
 
 def without_colour(x: Tensor) -> Tensor:
@@ -40,6 +46,15 @@ def write(root: Path, images: Images) -> None:
         (folder / name).write_bytes(header + values.to(torch.uint8).numpy().tobytes())
 
 
+def write_drifting(path: Path, images: Images) -> None:
+    """Some training images as floats, each in one of several domains that are turned by another angle."""
+    chosen = torch.randperm(len(images.train_y), generator=torch.Generator().manual_seed(0))[:DRIFTING]
+    domain = torch.arange(DRIFTING) % DOMAINS
+    maps = rotation_map(TURN * torch.arange(DOMAINS, dtype=torch.float64), SIDE, SIDE)
+    x = remap(images.train_x[chosen], maps[domain])
+    np.savez(path, x=x.numpy().astype(np.float32) / 255, y=images.train_y[chosen].numpy(), domain=domain.numpy())
+
+
 def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -49,7 +64,9 @@ def main() -> None:
         sys.exit(f"{data} does not hold the files of MNIST and CIFAR-10")
     plain, colour = mnist.read(digits), cifar10.read(photos)
     brighter = [(x.int() + 100).clamp(max=255) for x in (plain.train_x, plain.test_x)]
-    write(destination / "inverted", Images(255 - plain.train_x, plain.train_y, 255 - plain.test_x, plain.test_y))
+    inverted = Images(255 - plain.train_x, plain.train_y, 255 - plain.test_x, plain.test_y)
+    write(destination / "inverted", inverted)
+    write_drifting(destination / "drifting.npz", inverted)
     write(destination / "bright", Images(brighter[0], plain.train_y, brighter[1], plain.test_y))
     grey = [without_colour(x) for x in (colour.train_x, colour.test_x)]
     write(destination / "grey", Images(grey[0], colour.train_y, grey[1], colour.test_y))
