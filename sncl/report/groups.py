@@ -33,9 +33,9 @@ class RunGroup:
 
 def group_runs(runs: Sequence[FinishedRun]) -> list[RunGroup]:
     """The runs by what decides them, in the order of `sncl list`: by stream, method and memory."""
-    found: dict[str, list[FinishedRun]] = {}
+    found: dict[tuple[str, str], list[FinishedRun]] = {}
     for run in runs:
-        found.setdefault(decision(run.experiment), []).append(run)
+        found.setdefault((decision(run.experiment), run.result.manifest.data), []).append(run)
     several = [tuple(sorted(members, key=lambda run: run.result.seed)) for members in found.values()]
     groups = [titled_group(members, [other[0] for other in several]) for members in several]
     streams, methods = list(STREAMS), list(METHODS)
@@ -63,8 +63,7 @@ def titled_group(members: tuple[FinishedRun, ...], others: Sequence[FinishedRun]
 def decisions(run: FinishedRun) -> dict[str, Any]:
     """What may set two groups of one method apart."""
     keys = ("memory", "epochs", "tasks", "validation", "protocol")
-    user_data = run.experiment.get("user_data")
-    data = {"data": str(user_data.get("fingerprint"))[:8]} if isinstance(user_data, dict) else {}
+    data = {"data": run.result.manifest.data[:8]}
     return {**{key: run.experiment.get(key) for key in keys}, **run.experiment["settings"], **data}
 
 

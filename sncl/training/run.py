@@ -34,6 +34,7 @@ CHECKPOINT = "checkpoint.safetensors"
 BOARD = "tensorboard"
 TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
+DATA = "data"  # in the identity of an experiment: the fingerprint of a benchmark's data
 LOG_LINES = 200  # about how many lines of losses a run writes
 
 
@@ -75,12 +76,22 @@ class Reached:
     log_length: int = 0
 
 
+def same_experiment(stored: Any, ours: dict[str, Any]) -> bool:
+    """Whether two identities are those of one experiment. Its data count where both name them: files of early versions
+    of 0.2 do not."""
+    if not isinstance(stored, dict):
+        return False
+    left_out = set() if DATA in stored and DATA in ours else {DATA}
+    first, second = ({key: value for key, value in each.items() if key not in left_out} for each in (stored, ours))
+    return first == second
+
+
 def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached:
     """Bring the learner to where the checkpoint in ``folder`` is; without one, the beginning."""
     if not (folder / CHECKPOINT).exists():
         return Reached()
     tensors, description = read_checkpoint(folder / CHECKPOINT)
-    if description.get("experiment") != identity:
+    if not same_experiment(description.get("experiment"), identity):
         raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     try:
         reached = Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])

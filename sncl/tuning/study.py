@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +25,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
 from sncl.methods.table import Settings
+from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.summary import mean_std
 from sncl.training.events import Moment, Watch, sparingly
+from sncl.training.run import DATA
 from sncl.tuning.files import write_files
 from sncl.tuning.journal import STUDY_NAME, open_journal
 from sncl.tuning.sampling import RoundingSampler, distribution
@@ -203,6 +205,19 @@ class Study:
         finally:
             self.own.release()
 
+    def experiment(self, params: Settings, seed: int) -> Experiment:
+        """One run of a trial, on the data that the others were scored on."""
+        found = self.search.experiment(params, seed)
+        return found if found.user_data is not None else replace(found, data=self.study.user_attrs.get(DATA))
+
+    def remember_data(self, fingerprint: str) -> None:
+        """Bind the study to the data its first run was made with."""
+        with self.lock:
+            if DATA not in self.study.user_attrs:
+                self.study.set_user_attr(DATA, fingerprint)
+            elif self.study.user_attrs[DATA] != fingerprint:
+                raise SnclError(f"{self.job.storage} has trials on other data; choose another `storage`")
+
     def score(self, trial: optuna.Trial, scores: list[float], report: TrialProgress) -> str | None:
         """Append the final validation accuracy of each seed, by the first read-out; what there is to say about it."""
         params = dict(trial.params)
@@ -222,7 +237,8 @@ class Study:
                         raise optuna.TrialPruned(f"below the median of the other trials after task {moment.task + 1}")
 
             folder = self.running / f"trial-{trial.number}" / f"seed-{seed}"
-            result = perform(self.search.experiment(params, seed), folder, self.job.data, watch)
+            result = perform(self.experiment(params, seed), folder, self.job.data, watch)
+            self.remember_data(result.manifest.data)
             scores.append(next(iter(result.accuracy.values())))
         return None
 

@@ -116,6 +116,22 @@ def test_a_run_from_elsewhere_counts_and_another_experiment_does_not(
     assert [row["seeds"] for row in json.loads(done.out)["rows"]] == [[0] if counts else []] * 2
 
 
+def test_runs_on_different_data_do_not_share_a_table(sncl: Sncl, tmp_path: Path, digits: None, finished: Path) -> None:
+    copied(finished, tmp_path / "runs" / "ours")
+    assert sncl(*ONE, "--collect", "--json").code == 0
+    copied(finished, tmp_path / "runs" / "theirs", seed=1, data="0" * 64)
+    done = sncl(*ONE, "--collect")
+    assert done.code == 2 and "the runs of this table on seq-digits were made with different data" in done.err
+
+
+def test_missing_runs_are_made_on_the_data_of_those_there_are(
+    sncl: Sncl, tmp_path: Path, digits: None, finished: Path
+) -> None:
+    copied(finished, tmp_path / "runs" / "theirs", data="0" * 64)
+    done = sncl(*ONE, "--seeds", "2")
+    assert done.code == 2 and "are not those that this run is about" in " ".join(done.err.split())
+
+
 @pytest.mark.parametrize("damaged", ["experiment.json", "result.json"])
 def test_a_damaged_or_unfinished_run_does_not_count(
     sncl: Sncl, tmp_path: Path, digits: None, finished: Path, damaged: str

@@ -72,9 +72,9 @@ def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:
         edit(folder / RESULT, **changes)
         with pytest.raises(SnclError, match="damaged"):
             load_run(folder, device="cpu")
-    folder = copy("other data")
+    folder = copy("another result")
     edit(folder / RESULT, manifest=json.loads((folder / RESULT).read_text())["manifest"] | {"data": "0"})
-    with pytest.raises(SnclError, match="other data"):
+    with pytest.raises(SnclError, match="it is about another run"):
         load_run(folder, device="cpu")
     folder = copy("foreign task")
     shutil.copy(folder / CHECKPOINT, folder / TASK_NETWORK.format(2))

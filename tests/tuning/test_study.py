@@ -10,6 +10,7 @@ import pytest
 from command_line import Sncl
 from studies import SHORT, short, states
 
+from sncl.errors import SnclError
 from sncl.runs.result import Result
 from sncl.streams import build
 from sncl.tuning import study
@@ -117,3 +118,23 @@ def test_a_trial_is_pruned_in_its_first_seed_and_the_defaults_never(tmp_path: Pa
     assert [trial.state for trial in made.trials()] == ["complete", "pruned"]
     assert made.trials()[1].reason == "below the median of the other trials after task 1"
     assert seen == [("trial-0", "seed-0"), ("trial-0", "seed-1"), ("trial-1", "seed-0")]
+
+
+def test_trials_on_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before they are trained: their scores could not be compared."""
+    job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 1)
+    Study(job).work(lambda standing: None)
+    load = build.load
+
+    def turned(*arguments: Any) -> Any:
+        source = load(*arguments)
+        return replace(source, train_y=(source.train_y + 1) % 10)
+
+    monkeypatch.setattr(build, "load", turned)
+    more = Study(replace(job, trials=2))
+    with pytest.raises(SnclError, match="the data of seq-digits found here are not those that this run is about"):
+        more.work(lambda standing: None)
+    assert [trial.state for trial in more.trials()] == ["complete", "failed", "waiting"]
+    monkeypatch.setattr(build, "load", load)
+    more.work(lambda standing: None)
+    assert sum(trial.state == "complete" for trial in more.trials()) == 2

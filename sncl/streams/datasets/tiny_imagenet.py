@@ -34,6 +34,12 @@ def find(root: Path) -> Path | None:
     return folder if all(path.is_file() for path in lists) and (folder / "train").is_dir() else None
 
 
+def files(folder: Path) -> list[Path]:
+    """What is read: the lists, the folders of images for the names in them, and what was decoded."""
+    lists = [folder / "wnids.txt", folder / "val" / "val_annotations.txt", folder / "val" / "images"]
+    return [*lists, *sorted((folder / "train").glob("*/images")), *sorted((folder / CACHE).glob("*.npy"))]
+
+
 def read(folder: Path, progress: Progress | None = None) -> Images:
     """Images and labels of both splits; the first call decodes them, later calls map the result."""
     train, test = _train_files(folder), _val_files(folder)
