@@ -18,11 +18,12 @@ from sncl.errors import SnclError
 from sncl.methods.table import Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
 from sncl.streams.user.data import UserData
-from sncl.training.checkpoint import read_json
+from sncl.training.checkpoint import read_sealed
 from sncl.training.run import DATA
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
+BROUGHT_BACK = "bring back the file as it was, or choose another `out`"
 FORMAT = 2  # of run folders; those of sncl 0.1 name none
 PATH = "path"  # where the user's data lay
 FILES = "files"  # the stamp of a benchmark's files, which tells that the data are still the same without reading them
@@ -82,7 +83,7 @@ class Experiment:
 
 def read_described(folder: Path) -> dict[str, Any]:
     """What ``experiment.json`` in ``folder`` says, without its format; a run of another version is refused."""
-    stored = read_json(folder / EXPERIMENT)
+    stored = read_sealed(folder / EXPERIMENT, BROUGHT_BACK)
     if not isinstance(stored, dict) or not isinstance(stored.get("settings"), dict):
         raise SnclError(f"{folder / EXPERIMENT} is damaged: it names no settings")
     version = stored.pop("format", None)

@@ -18,10 +18,10 @@ from sncl.evaluation.metrics import average, backward_transfer, forgetting, forw
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.data import refuse_changed_data, refuse_other_data, stamp_of
 from sncl.runs.experiment import EXPERIMENT, PLACE, PROTOCOL, Experiment, read_described
-from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
+from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result, write_result
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
-from sncl.training.checkpoint import read_checkpoint, remove_parts, write_json
+from sncl.training.checkpoint import read_checkpoint, remove_parts, sealed, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer
 from sncl.training.events import Watch
@@ -65,7 +65,7 @@ def perform(
             options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
             result = summarise(experiment, stream, learner, scores)
-            write_json(folder / RESULT, result.to_json())
+            write_result(folder / RESULT, result)
             return result
     except Timeout as error:
         raise SnclError(f"another process is running in {folder}; wait for it or choose another `out`") from error
@@ -82,7 +82,7 @@ def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> Non
             refuse_changed_data(folder, stored if isinstance(stored, dict) else {}, ours)
             raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     remove_parts(folder, *(re.escape(name) for name in (EXPERIMENT, RESULT, CHECKPOINT)), r"task-\d+\.safetensors")
-    write_json(folder / EXPERIMENT, experiment.described(stamp))
+    write_json(folder / EXPERIMENT, sealed(experiment.described(stamp)))
 
 
 def finished_result(experiment: Experiment, folder: Path, data: Path | None = None) -> Result | None:

@@ -28,6 +28,7 @@ from sncl.methods.table import Settings
 from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.summary import mean_std
+from sncl.training.checkpoint import sealed, unsealed
 from sncl.training.events import Moment, Watch, sparingly
 from sncl.training.run import DATA
 from sncl.tuning.files import write_files
@@ -101,7 +102,7 @@ class Study:
         """Every trial there is, as plain values."""
         found = []
         for each in self.study.get_trials(deepcopy=False):
-            outcome = each.user_attrs.get("outcome", {})
+            outcome = self.outcome(each)
             found.append(
                 Trial(
                     number=each.number,
@@ -114,6 +115,14 @@ class Study:
                 )
             )
         return found
+
+    def outcome(self, trial: FrozenTrial) -> dict[str, Any]:
+        """What came of a trial."""
+        try:
+            return dict(unsealed(trial.user_attrs.get("outcome", {})))
+        except ValueError as error:
+            where = f"what {self.job.storage} says of trial {trial.number}"
+            raise SnclError(f"{where} is damaged: {error}; choose another `storage` to start over") from error
 
     def standing(self) -> Standing:
         trials = self.trials()
@@ -177,7 +186,7 @@ class Study:
         """Store what came of a trial and remove its files. Needs the lock of the study."""
         study = self.storage.get_study_id_from_name(STUDY_NAME)
         trial = self.storage.get_trial_id_from_study_id_trial_number(study, number)
-        self.storage.set_trial_user_attr(trial, "outcome", outcome)
+        self.storage.set_trial_user_attr(trial, "outcome", sealed(outcome))
         self.study.tell(number, value, state=state)
         shutil.rmtree(self.running / f"trial-{number}", ignore_errors=True)
         (self.running / f"trial-{number}.lock").unlink(missing_ok=True)

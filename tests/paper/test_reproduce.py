@@ -27,7 +27,7 @@ from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import Result
 from sncl.runs.settings import defaults_table
-from sncl.training.checkpoint import read_json, write_json
+from sncl.training.checkpoint import read_json, sealed, unsealed, write_json
 from sncl.training.events import Moment
 
 DIGITS = {
@@ -79,14 +79,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(finished: Path, folder: Path, **changed: Any) -> Path:
     """The run as if it had been made, or had ended, otherwise; both of its files say so."""
     folder.mkdir(parents=True)
-    experiment, result = (read_json(finished / name) for name in ("experiment.json", "result.json"))
+    experiment, result = (unsealed(read_json(finished / name)) for name in ("experiment.json", "result.json"))
     experiment |= {key: value for key, value in changed.items() if key in experiment}
-    write_json(folder / "experiment.json", experiment)
+    write_json(folder / "experiment.json", sealed(experiment))
     result |= {key: value for key, value in changed.items() if key in result}
     for readout, accuracy in result["accuracy"].items():
         result["measures"][readout]["accuracy"] = accuracy
     result["manifest"] |= {key: value for key, value in changed.items() if key in result["manifest"]}
-    write_json(folder / "result.json", result)
+    write_json(folder / "result.json", sealed(result))
     return folder
 
 

@@ -65,7 +65,9 @@ def files(folder: Path) -> dict[str, bytes]:
 def forget_data(folder: Path) -> None:
     """The folder as sncl wrote it before benchmarks had a fingerprint."""
     facts = read_json(folder / EXPERIMENT)
-    write_json(folder / EXPERIMENT, {key: value for key, value in facts.items() if key not in ("data", "files")})
+    write_json(
+        folder / EXPERIMENT, {key: value for key, value in facts.items() if key not in ("data", "files", "crc32")}
+    )
     tensors, description = read_checkpoint(folder / CHECKPOINT)
     del description["experiment"]["data"]
     write_checkpoint(folder / CHECKPOINT, tensors, description)

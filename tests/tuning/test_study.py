@@ -1,5 +1,6 @@
 """A study scores on validation data only, starts with the defaults and prunes what is hopeless."""
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -138,3 +139,19 @@ def test_trials_on_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(build, "load", load)
     more.work(lambda standing: None)
     assert sum(trial.state == "complete" for trial in more.trials()) == 2
+
+
+def test_an_edited_score_is_noticed(tmp_path: Path) -> None:
+    job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 1)
+    Study(job).work(lambda standing: None)
+    (score,) = Study(job).trials()[0].scores
+    text = job.storage.read_text()
+    job.storage.write_text(re.sub(r'("scores": ?\[)[0-9.]+', r"\g<1>100.5", text))
+    assert job.storage.read_text() != text
+    with pytest.raises(
+        SnclError, match=r"study\.journal says of trial 0 is damaged: it was changed .*; choose another"
+    ):
+        Study(job).trials()
+    job.storage.write_text(re.sub(r', ?"crc32": ?"[0-9a-f]+"', "", text))  # as early versions wrote it
+    assert job.storage.read_text() != text
+    assert Study(job).trials()[0].scores == [score]
