@@ -24,7 +24,7 @@ from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import diagnostics
 from sncl.training.evaluate import Accuracies, Scores, accuracies, learned_after, open_fraction, tested_after
 from sncl.training.events import Evaluation, Moment, Watch
-from sncl.training.finite import check_losses, check_network
+from sncl.training.finite import check_losses, check_weights
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
 from sncl.training.stopping import finishing, stop_asked, stop_if_asked
@@ -274,15 +274,14 @@ class StreamRun:
             "scores": asdict(self.scores),
             "log_length": self.log.length(),
         }
-        state = self.learner.state()
-        check_network(state, self.learner.steps)
-        write_checkpoint(self.folder / CHECKPOINT, state, description)
+        check_weights(self.learner)
+        write_checkpoint(self.folder / CHECKPOINT, self.learner.state(), description)
         self.saved = time.monotonic()
 
     def _keep_network(self, task: int) -> None:
         """Leave the network as it is after a task, with the method's buffers, for :meth:`Learner.restore_network`."""
         kept = ("network/", "ema/", "method/")
         state = {name: value for name, value in self.learner.state().items() if name.startswith(kept)}
-        check_network(state, self.learner.steps)
+        check_weights(self.learner)
         description = {"experiment": self.identity, "learner": self.learner.description(), "task": task}
         write_checkpoint(self.folder / TASK_NETWORK.format(task + 1), state, description)
