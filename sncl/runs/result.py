@@ -42,7 +42,8 @@ RESULT_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("open_by_task", "class_names", "task_names"), OPTIONAL_LIST),
     **dict.fromkeys(("open_by_layer", "accuracy_variants"), OPTIONAL_DICT),
 }
-COPIED = ("accuracy_matrix", "forgetting", "bwt", "fwt")  # of the first read-out, at the top of the file
+MATRIX = "accuracy_matrix"
+COPIED = (MATRIX, "forgetting", "bwt", "fwt")  # of the first read-out, at the top of the file
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,11 @@ class Result:
             parts = expect(facts, {"measures": dict, "manifest": dict})
             if not parts["measures"]:
                 raise ValueError("it holds no measures")
-            measures = {readout: measures_from(each) for readout, each in parts["measures"].items()}
+            first = next(iter(parts["measures"]))
+            measures = {
+                readout: measures_from(each, facts.get(MATRIX) if readout == first else None)
+                for readout, each in parts["measures"].items()
+            }
             manifest = Manifest(**expect(parts["manifest"], MANIFEST_KINDS))
             found = cls(measures=measures, manifest=manifest, **expect(facts, RESULT_KINDS))
             check_parts(found)
@@ -170,9 +175,12 @@ def is_plain(value: Any) -> bool:
     return not isinstance(value, int | float) or (value == value and abs(value) <= LARGEST)
 
 
-def measures_from(facts: Any) -> Measures:
+def measures_from(facts: Any, matrix: Any = None) -> Measures:
+    """One read-out; ``matrix`` is that of the first, which may lie elsewhere."""
+    if matrix is not None and isinstance(facts, dict):
+        facts = {MATRIX: matrix} | facts
     found = Measures(**expect(facts, MEASURE_KINDS))
-    rows = facts["accuracy_matrix"]
+    rows: list[Any] = list(found.accuracy_matrix)
     if not rows or not all(isinstance(row, list) and is_accuracies(row) and len(row) == len(rows[0]) for row in rows):
         raise ValueError("it holds no matrix of accuracies")
     if found.untrained is not None and not is_accuracies(found.untrained):
@@ -205,5 +213,9 @@ def read_result(path: Path) -> Result:
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write a result, with a checksum."""
-    write_json(path, sealed(result.to_json()))
+    """Write a result, with a checksum. The matrix of the first read-out, which has a million numbers for a thousand
+    tasks, is kept at the top alone."""
+    facts = result.to_json()
+    first, measure = next(iter(facts["measures"].items()))
+    terse = {key: value for key, value in measure.items() if key != MATRIX}
+    write_json(path, sealed(facts | {"measures": facts["measures"] | {first: terse}}))

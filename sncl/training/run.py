@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.streams.stream import Stream
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, under, within
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import diagnostics
 from sncl.training.evaluate import Accuracies, Scores, accuracies, learned_after, open_fraction, tested_after
@@ -94,11 +94,12 @@ def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached
     if not same_experiment(description.get("experiment"), identity):
         raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     try:
-        reached = Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
+        scores = Scores.restored(description["scores"], within("scores", tensors))
+        reached = Reached(Place(*description["place"]), scores, description["log_length"])
         of_learner = dict(description["learner"])
         if not all(type(number) is int and 0 <= number < 2**63 for number in (*reached.place, reached.log_length)):
             raise ValueError
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise SnclError(f"{folder / CHECKPOINT} is damaged: it does not say how far its run is") from error
     learner.restore(tensors, of_learner)
     return reached
@@ -271,11 +272,12 @@ class StreamRun:
             "experiment": self.identity,
             "learner": self.learner.description(),
             "place": next_place,
-            "scores": asdict(self.scores),
+            "scores": self.scores.description(),
             "log_length": self.log.length(),
         }
         check_weights(self.learner)
-        write_checkpoint(self.folder / CHECKPOINT, self.learner.state(), description)
+        tensors = self.learner.state() | under("scores", self.scores.tensors())
+        write_checkpoint(self.folder / CHECKPOINT, tensors, description)
         self.saved = time.monotonic()
 
     def _keep_network(self, task: int) -> None:
