@@ -137,11 +137,15 @@ def read_lines(path: Path) -> list[Record]:
     """The lines of a results file; none where there is no file."""
     if not path.exists():
         return []
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise SnclError(f"{path} cannot be read ({error}); mend it or move the file away") from error
     lines = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    for number, text in enumerate(texts, 1):
         try:
             line = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SnclError(f"line {number} of {path} is no JSON ({error}); mend it or move the file away") from error
         if not isinstance(line, dict) or any(field not in line for field in FIELDS):
             raise SnclError(f"line {number} of {path} is no result; a line has {', '.join(FIELDS)}")

@@ -60,11 +60,14 @@ def _text(path: Path) -> str:
 
 def _train_files(folder: Path) -> list[tuple[Path, int]]:
     """Class by class, files in the order of their number."""
-    files = [
-        (path, label)
-        for label, wnid in enumerate(_wnids(folder))
-        for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"), key=lambda path: _number(path.name))
-    ]
+    try:
+        files = [
+            (path, label)
+            for label, wnid in enumerate(_wnids(folder))
+            for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"), key=lambda path: _number(path.name))
+        ]
+    except (OSError, ValueError) as error:  # a name that no folder can have
+        raise broken(folder / "wnids.txt", f"names a class that cannot be looked for ({error})") from error
     if not files:
         raise broken(folder / "train", "holds no images")
     return files
