@@ -18,7 +18,7 @@ from sncl.errors import SnclError
 from sncl.methods.table import Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
 from sncl.streams.user.data import UserData
-from sncl.training.checkpoint import read_sealed
+from sncl.training.checkpoint import check_seal, read_json
 from sncl.training.run import DATA
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
@@ -83,19 +83,22 @@ class Experiment:
 
 def read_described(folder: Path) -> dict[str, Any]:
     """What ``experiment.json`` in ``folder`` says, without its format; a run of another version is refused."""
-    stored = read_sealed(folder / EXPERIMENT, BROUGHT_BACK)
+    path = folder / EXPERIMENT
+    stored = read_json(path)
     if not isinstance(stored, dict) or not isinstance(stored.get("settings"), dict):
-        raise SnclError(f"{folder / EXPERIMENT} is damaged: it names no settings")
-    version = stored.pop("format", None)
+        raise SnclError(f"{path} is damaged: it names no settings")
+    version = stored.get("format")
     if version != FORMAT:
         maker = "sncl 0.1" if version is None else f"another version of sncl (format {version}, here {FORMAT})"
         raise SnclError(f"{folder} was made by {maker}, whose runs cannot be read here; choose another `out`")
+    facts = check_seal(path, stored, BROUGHT_BACK)
+    stored = {key: value for key, value in facts.items() if key != "format"}
     try:
         expect(stored, DESCRIBED_KINDS)
         if not all(isinstance(value, str) or is_accuracies([value]) for value in stored["settings"].values()):
             raise ValueError("its settings are no texts and numbers")
     except ValueError as error:
-        raise SnclError(f"{folder / EXPERIMENT} is damaged: {error}") from error
+        raise SnclError(f"{path} is damaged: {error}") from error
     return stored
 
 

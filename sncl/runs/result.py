@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sncl.errors import SnclError
 from sncl.methods.table import Settings
-from sncl.training.checkpoint import read_sealed, sealed, write_json
+from sncl.training.checkpoint import check_seal, read_json, sealed, write_json
 
 RESULT = "result.json"
 WRITTEN_AGAIN = "move it away to have it written again"
@@ -209,7 +209,7 @@ def check_parts(result: Result) -> None:
 
 def read_result(path: Path) -> Result:
     """The result in a file; one sentence that names it where it is damaged."""
-    return Result.from_json(read_sealed(path, WRITTEN_AGAIN), path)
+    return Result.from_json(check_seal(path, read_json(path), WRITTEN_AGAIN), path)
 
 
 def write_result(path: Path, result: Result) -> None:
