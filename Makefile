@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check campaign docs format clean
+.PHONY: help setup demo test fuzz lint check campaign docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ demo: setup ## watch a network forget, and one that does not
 test: export OMP_NUM_THREADS = 1
 test: setup ## run every test; those that need real data look in $SNCL_DATA and are skipped without it
 	$(BIN)/python -m pytest -n 2
+
+fuzz: export OMP_NUM_THREADS = 1
+fuzz: export SNCL_FUZZ_EXAMPLES ?= 20000
+fuzz: setup ## damage files of every kind, SNCL_FUZZ_EXAMPLES for each reader, other ones every time; an hour or more
+	$(BIN)/python -m pytest -n 2 $$(find tests -name 'test_fuzz_*.py')
 
 lint: setup ## lint, format, types and layers
 	$(BIN)/ruff check

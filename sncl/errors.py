@@ -4,8 +4,12 @@
 class SnclError(Exception):
     """Something the caller can put right: one sentence that says what was wrong and what is allowed.
 
-    The command line prints it as a single line and exits with code 2; nothing that was stored is lost.
+    It is a single line, also where it quotes another error that is not. The command line prints it and exits with code
+    2; nothing that was stored is lost.
     """
+
+    def __str__(self) -> str:
+        return " ".join(line.strip() for line in super().__str__().splitlines()).rstrip()
 
 
 class BadInput(SnclError, ValueError):

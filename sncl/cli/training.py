@@ -126,7 +126,7 @@ def run_folder(folder: Path | None, experiment: Experiment, several: bool) -> Pa
 def notes_before(jobs: Sequence[Job], memory: int | None) -> list[str]:
     """What should be known before the runs: which are finished already, and which options change nothing."""
     from sncl.methods.table import entry
-    from sncl.runs.perform import stored_result
+    from sncl.runs.perform import finished_result
     from sncl.training.run import BOARD, TASK_NETWORK
 
     method = jobs[0].experiment.method
@@ -134,7 +134,7 @@ def notes_before(jobs: Sequence[Job], memory: int | None) -> list[str]:
     if memory is not None and not entry(method).memory:
         notes.append(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
     for job in jobs:
-        if stored_result(job.experiment, job.folder) is None:
+        if finished_result(job.experiment, job.folder, job.data) is None:
             continue
         notes.append(f"already finished: {job.folder} (the stored result is shown)")
         if job.keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():

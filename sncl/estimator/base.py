@@ -21,8 +21,8 @@ from sncl.estimator.state import StatefulEstimator
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
 from sncl.training.exclusive import exclusive
+from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
-from sncl.training.state import check_weights
 
 
 class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: ignore[misc]  # scikit-learn has no types

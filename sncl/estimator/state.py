@@ -19,8 +19,8 @@ from sncl.streams.standardisation import RunningScale
 from sncl.tensors.fields import Fields, under, within
 from sncl.training.checkpoint import pack, read_saved, unpack, write_checkpoint
 from sncl.training.exclusive import LOCK, Exclusive, exclusive
+from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
-from sncl.training.state import check_weights
 
 
 class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

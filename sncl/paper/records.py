@@ -16,7 +16,9 @@ from sncl.errors import SnclError
 from sncl.paper.tables import Cell
 from sncl.runs.experiment import EXPERIMENT, Experiment, decision, read_described
 from sncl.runs.result import RESULT, Result, read_result
+from sncl.streams.benchmarks import named
 from sncl.training.checkpoint import write_atomically
+from sncl.training.run import DATA
 
 Record = dict[str, Any]
 Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed
@@ -66,9 +68,13 @@ def rounded_floats(value: Any) -> Any:
 
 
 def results_line(result: Result) -> Record:
-    """What a results file keeps of ``result.json``. Settings are not rounded: they have to agree exactly."""
+    """What a results file keeps of ``result.json``, and the fingerprint of its data, by which runs are compared.
+
+    Settings are not rounded: they have to agree exactly.
+    """
     return (
         {key: getattr(result, key) for key in RUN_NAMES}
+        | {DATA: result.manifest.data}
         | {key: getattr(result.manifest, key) for key in (*DECIDING, *MADE_BY)}
         | {key: rounded_floats(getattr(result, key)) for key in MEASURED}
         | ({} if result.collapsed is None else {COLLAPSED_TASKS: [each.task for each in result.collapsed]})
@@ -117,15 +123,36 @@ def folders_of(rows: Iterable[TableRow], runs: Path) -> list[Path]:
     return list(dict.fromkeys(folder for folder, what, _ in finished(runs) if what in wanted))
 
 
+def data_of(rows: Iterable[TableRow]) -> dict[str, str]:
+    """The fingerprint of each data set that runs of these rows were made with, by its name; a line tells none.
+
+    Runs with different data are refused: they are not to be put beside each other.
+    """
+    found: dict[str, str] = {}
+    for row in rows:
+        for each in row.records.values():
+            data = each.get(DATA)
+            if data and found.setdefault(named(row.cell.stream).dataset, data) != data:
+                raise SnclError(
+                    f"the runs of this table on {row.cell.stream} were made with different data; move those of one "
+                    "version away from `runs`"
+                )
+    return found
+
+
 def read_lines(path: Path) -> list[Record]:
     """The lines of a results file; none where there is no file."""
     if not path.exists():
         return []
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise SnclError(f"{path} cannot be read ({error}); mend it or move the file away") from error
     lines = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    for number, text in enumerate(texts, 1):
         try:
             line = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SnclError(f"line {number} of {path} is no JSON ({error}); mend it or move the file away") from error
         if not isinstance(line, dict) or any(field not in line for field in FIELDS):
             raise SnclError(f"line {number} of {path} is no result; a line has {', '.join(FIELDS)}")

@@ -11,11 +11,12 @@ from filelock import FileLock
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.paper.comparison import Command, markdown
-from sncl.paper.records import Known, Record, TableRow, known, of_lines, read_lines, write_lines
+from sncl.paper.records import Known, Record, TableRow, data_of, known, of_lines, read_lines, write_lines
 from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Cell, cells, values
 from sncl.runs.experiment import Experiment, decision
 from sncl.runs.job import Job, JobReport, work
 from sncl.runs.plan import plan
+from sncl.streams.benchmarks import named
 from sncl.training.checkpoint import write_atomically
 
 Planned = list[tuple[Cell, Experiment]]
@@ -94,8 +95,13 @@ def gather(plans: Planned, seeds: int, there: Known) -> list[TableRow]:
 
 
 def missing_jobs(rows: Sequence[TableRow], runs: Path, data: Path | None, tensorboard: bool = False) -> list[Job]:
-    """The runs that the rows still want, each in the folder ``sncl train`` gives it."""
-    wanted = (replace(row.experiment, seed=seed) for row in rows for seed in row.missing())
+    """The runs that the rows still want, each in the folder ``sncl train`` gives it, on the data of those there are."""
+    there = data_of(rows)
+    wanted = (
+        replace(row.experiment, seed=seed, data=there.get(named(row.cell.stream).dataset))
+        for row in rows
+        for seed in row.missing()
+    )
     jobs = {each.name(): Job(each, runs / each.name(), data, tensorboard=tensorboard) for each in wanted}
     return list(jobs.values())
 
@@ -131,6 +137,7 @@ def reproduce(request: Request, run: RunJobs, note: Note, command: Command) -> t
     if request.results is not None:
         request.results.mkdir(parents=True, exist_ok=True)
     rows = gather(plans, request.seeds, known(request.runs, earlier_lines(request)))
+    data_of(rows)  # refuses to mix
     failure = None
     if not request.collect and (jobs := missing_jobs(rows, request.runs, request.data, request.tensorboard)):
         note(f"runs: {sum(len(row.records) for row in rows)} there, {len(jobs)} to be made")

@@ -39,14 +39,14 @@ class FinishedRun:
 
 def read_runs(paths: Iterable[Path], note: Notify) -> list[FinishedRun]:
     """All finished runs in and below these folders, each once; what is left out is noted."""
-    found: dict[tuple[str, int], FinishedRun] = {}
+    found: dict[tuple[str, str, int], FinishedRun] = {}
     notes = []
     for folder in dict.fromkeys(folder for path in paths for folder in run_folders(path)):
         if not (folder / RESULT).exists():
             notes.append(f"{shown(folder)} is not finished and left out")
             continue
         run = read_run(folder)
-        first = found.setdefault((decision(run.experiment), run.result.seed), run)
+        first = found.setdefault((decision(run.experiment), run.result.manifest.data, run.result.seed), run)
         if first is not run:
             notes.append(f"{shown(folder)} is the same run as {shown(first.folder)} and left out")
     if not found:

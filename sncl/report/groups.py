@@ -38,13 +38,19 @@ class RunGroup:
 
 def group_runs(runs: Sequence[FinishedRun]) -> list[RunGroup]:
     """The runs by what decides them, in the order of `sncl list`: by stream, method and memory."""
-    found: dict[str, list[FinishedRun]] = {}
+    found: dict[tuple[str, str], list[FinishedRun]] = {}
     for run in runs:
-        found.setdefault(decision(run.experiment), []).append(run)
+        found.setdefault((decision(run.experiment), run.result.manifest.data), []).append(run)
     several = [tuple(sorted(members, key=lambda run: run.result.seed)) for members in found.values()]
-    groups = [titled_group(members, [other[0] for other in several]) for members in several]
+    titles = distinct_titles([members[0] for members in several])
+    groups = [titled_group(members, title) for members, title in zip(several, titles, strict=True)]
     streams, methods = list(STREAMS), list(METHODS)
     return sorted(groups, key=lambda each: (place(each.stream, streams), place(each.method, methods), each.memory))
+
+
+def titled_group(members: tuple[FinishedRun, ...], title: str) -> RunGroup:
+    first = members[0].result
+    return RunGroup(first.stream, first.method, first.memory, title, members)
 
 
 def place(name: str, known: Sequence[str]) -> tuple[int, str]:
@@ -52,24 +58,32 @@ def place(name: str, known: Sequence[str]) -> tuple[int, str]:
     return known.index(name) if name in known else len(known), name
 
 
-def titled_group(members: tuple[FinishedRun, ...], others: Sequence[FinishedRun]) -> RunGroup:
-    """A group whose title says what sets it apart from those of the same stream and method, and no more."""
-    first, words = members[0].result, []
-    rivals = [each for each in others if (each.result.stream, each.result.method) == (first.stream, first.method)]
-    for key, value in decisions(members[0]).items():
-        alike = [rival for rival in rivals if decisions(rival).get(key) == value]
-        if len(alike) < len(rivals):
-            words.append(f"{key.replace('_', ' ')} {value}")
-            rivals = alike
-    title = METHODS[first.method].title if first.method in METHODS else first.method
-    return RunGroup(first.stream, first.method, first.memory, ", ".join([title, *words]), members)
+def distinct_titles(runs: Sequence[FinishedRun]) -> list[str]:
+    """A title for each run, which says what sets it apart from those of the same stream and method, and no more."""
+    facts = [decisions(run) for run in runs]
+    alike: dict[Any, set[int]] = {}  # the runs of a stream and method, and those of them with a certain value
+    for number, (run, ours) in enumerate(zip(runs, facts, strict=True)):
+        same = (run.result.stream, run.result.method)
+        for shared in (same, *((same, *item) for item in ours.items())):
+            alike.setdefault(shared, set()).add(number)
+    titles = []
+    for run, ours in zip(runs, facts, strict=True):
+        same = (run.result.stream, run.result.method)
+        rivals, words = alike[same], []
+        for key, value in ours.items():
+            others = alike[same, key, value]
+            if len(others) < len(alike[same]) and not rivals <= others:
+                words.append(f"{key.replace('_', ' ')} {value}")
+                rivals = rivals & others
+        title = METHODS[run.result.method].title if run.result.method in METHODS else run.result.method
+        titles.append(", ".join([title, *words]))
+    return titles
 
 
 def decisions(run: FinishedRun) -> dict[str, Any]:
     """What may set two groups of one method apart."""
     keys = ("memory", "epochs", "tasks", "validation", "protocol")
-    user_data = run.experiment.get("user_data")
-    data = {"data": str(user_data.get("fingerprint"))[:8]} if isinstance(user_data, dict) else {}
+    data = {"data": run.result.manifest.data[:8]}
     return {**{key: run.experiment.get(key) for key in keys}, **run.experiment["settings"], **data}
 
 

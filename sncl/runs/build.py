@@ -49,6 +49,11 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
             device=place,
             progress=progress,
         )
+        if experiment.data not in (None, stream.source_fingerprint):
+            raise SnclError(
+                f"the data of {experiment.stream} found here are not those that this run is about; name the folder "
+                "that has them with `data`"
+            )
     else:
         found = read(experiment.user_data.spec(), progress)
         if found.user_data.fingerprint != experiment.user_data.fingerprint:

@@ -18,17 +18,22 @@ from sncl.errors import SnclError
 from sncl.methods.table import Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
 from sncl.streams.user.data import UserData
-from sncl.training.checkpoint import read_json
+from sncl.training.checkpoint import check_seal, read_json
+from sncl.training.run import DATA
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
+BROUGHT_BACK = "bring back the file as it was, or choose another `out`"
 FORMAT = 2  # of run folders; those of sncl 0.1 name none
-PATH = "path"  # where the user's data lay: written down, but another place does not make another run
+PATH = "path"  # where the user's data lay
+FILES = "files"  # the stamp of a benchmark's files, which tells that the data are still the same without reading them
+PLACE = (PATH, FILES)  # written down, but data at another place do not make another run
 DESCRIBED_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("stream", "method", "device", "precision", "engine", "protocol"), str),
     **dict.fromkeys(("memory", "seed", "epochs", "tasks", "threads"), int),
     "validation": NUMBER,
     "user_data": OPTIONAL_DICT,
+    **dict.fromkeys((DATA, FILES), (str, type(None))),
 }
 LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
@@ -37,7 +42,8 @@ LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits o
 class Experiment:
     """Everything that decides the numbers. ``settings`` are complete: defaults and what was set by hand.
 
-    ``user_data`` says what the stream is made of where it is none of `sncl list`.
+    ``user_data`` says what the stream is made of where it is none of `sncl list`. ``data`` is the fingerprint of a
+    benchmark's data; None until they are read.
     """
 
     stream: str
@@ -53,42 +59,49 @@ class Experiment:
     threads: int
     settings: Settings
     user_data: UserData | None = None
+    data: str | None = None
 
     def identity(self) -> dict[str, Any]:
         facts = asdict(self) | {"protocol": PROTOCOL}
-        user_data = facts.pop("user_data")
+        user_data, data = facts.pop("user_data"), facts.pop(DATA)
         if user_data is None:
-            return facts
+            return facts if data is None else facts | {DATA: data}
         return facts | {"user_data": {key: value for key, value in user_data.items() if key != PATH}}
 
-    def described(self) -> dict[str, Any]:
-        """What ``experiment.json`` says: the identity, its format, and where the user's data lay."""
-        return self.identity() | {"format": FORMAT} | ({} if self.user_data is None else {PATH: self.user_data.path})
+    def described(self, stamp: str | None = None) -> dict[str, Any]:
+        """What ``experiment.json`` says: the identity, its format, and where the data lay: the path of the user's, the
+        ``stamp`` of a benchmark's files."""
+        place = {FILES: stamp} if self.user_data is None else {PATH: self.user_data.path}
+        return self.identity() | {"format": FORMAT} | {key: value for key, value in place.items() if value is not None}
 
     def name(self) -> str:
-        """A folder name that no other experiment has."""
-        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
+        """A folder name that no other experiment has: it is known before the data are read."""
+        identity = {key: value for key, value in self.identity().items() if key != DATA}
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
         return f"{file_name(self.stream)}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
 
 
 def read_described(folder: Path) -> dict[str, Any]:
     """What ``experiment.json`` in ``folder`` says, without its format; a run of another version is refused."""
-    stored = read_json(folder / EXPERIMENT)
+    path = folder / EXPERIMENT
+    stored = read_json(path)
     if not isinstance(stored, dict) or not isinstance(stored.get("settings"), dict):
-        raise SnclError(f"{folder / EXPERIMENT} is damaged: it names no settings")
-    version = stored.pop("format", None)
+        raise SnclError(f"{path} is damaged: it names no settings")
+    version = stored.get("format")
     if version != FORMAT:
         maker = "sncl 0.1" if version is None else f"another version of sncl (format {version}, here {FORMAT})"
         raise SnclError(
             f"{folder} was made by {maker}, whose runs cannot be read here; make the run again in another folder, or "
             "use that version"
         )
+    facts = check_seal(path, stored, BROUGHT_BACK)
+    stored = {key: value for key, value in facts.items() if key != "format"}
     try:
         expect(stored, DESCRIBED_KINDS)
         if not all(isinstance(value, str) or is_accuracies([value]) for value in stored["settings"].values()):
             raise ValueError("its settings are no texts and numbers")
     except ValueError as error:
-        raise SnclError(f"{folder / EXPERIMENT} is damaged: {error}") from error
+        raise SnclError(f"{path} is damaged: {error}") from error
     return stored
 
 
@@ -98,8 +111,8 @@ def file_name(stream: str) -> str:
 
 
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:
-    """What decides a result, apart from the seed, of what :meth:`Experiment.identity` says."""
-    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, PATH, "seed")}
+    """What decides a result, apart from the seed and a benchmark's data, of what :meth:`Experiment.identity` says."""
+    return {key: value for key, value in identity.items() if key not in (*LAST_BITS, *PLACE, DATA, "seed")}
 
 
 def decision(identity: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.runs.build import make_learner, make_stream
-from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
+from sncl.runs.experiment import EXPERIMENT, PATH, PLACE, PROTOCOL, Experiment, read_described
 from sncl.runs.perform import stored_result
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
@@ -17,7 +17,7 @@ from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, TASK_NETWORK
+from sncl.training.run import CHECKPOINT, TASK_NETWORK, same_experiment
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Trained:
         if not path.exists():
             return None
         state, description = read_checkpoint(path)
-        if description.get("experiment") != self.experiment.identity():
+        if not same_experiment(description.get("experiment"), self.experiment.identity()):
             raise SnclError(f"{path} belongs to another experiment than {self.folder / EXPERIMENT}")
         learner = make_learner(elsewhere(self.experiment, str(self.learner.device)), self.stream)
         learner.restore_network(state, of_learner(path, description))
@@ -75,9 +75,9 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
         if not (folder / name).exists():
             raise SnclError(f"{folder} is no run folder of sncl train: it has no {name}")
     identity = read_described(folder)
-    path = identity.pop(PATH, None)
+    path = {key: identity.pop(key, None) for key in PLACE}[PATH]
     state, description = read_checkpoint(folder / CHECKPOINT)
-    if description.get("experiment") != identity:
+    if not same_experiment(description.get("experiment"), identity):
         raise SnclError(f"{folder / CHECKPOINT} belongs to another experiment than {folder / EXPERIMENT}")
     names = {key: value for key, value in identity.items() if key != "protocol"}
     try:

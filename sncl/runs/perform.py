@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -17,16 +17,17 @@ from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
-from sncl.runs.experiment import EXPERIMENT, PATH, PROTOCOL, Experiment, read_described
-from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result
+from sncl.runs.data import refuse_changed_data, refuse_other_data, stamp_of
+from sncl.runs.experiment import EXPERIMENT, PLACE, PROTOCOL, Experiment, read_described
+from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result, write_result
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
-from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, write_json
+from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, sealed, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, task_tests
 from sncl.training.events import Watch
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, run
+from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, DATA, run, same_experiment
 
 
 def perform(
@@ -44,10 +45,14 @@ def perform(
     ``keep_tasks`` also leaves the network after each task there, for the analyses; ``tensorboard`` a log for
     TensorBoard.
     """
-    finished = stored_result(experiment, folder)
+    finished = finished_result(experiment, folder, data)
     if finished is not None:
         return finished
+    stamp = stamp_of(experiment, data)
     stream = make_stream(experiment, data, progress)
+    if experiment.user_data is None:
+        experiment = replace(experiment, data=stream.source_fingerprint)
+        stamp = stamp if stamp == stamp_of(experiment, data) else None  # files that changed meanwhile are read again
     check_memory(experiment, stream)
     learner = make_learner(experiment, stream)
     learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
@@ -57,11 +62,11 @@ def perform(
             finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
             if finished is not None:
                 return finished
-            begin(experiment, folder)
+            begin(experiment, folder, stamp)
             options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
             result = summarise(experiment, stream, learner, scores)
-            write_json(folder / RESULT, result.to_json())
+            write_result(folder / RESULT, result)
             return result
     except Timeout as error:
         raise SnclError(f"another process is running in {folder}; wait for it or choose another `out`") from error
@@ -69,14 +74,24 @@ def perform(
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def begin(experiment: Experiment, folder: Path) -> None:
+def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> None:
     """Make the folder that of this experiment. A checkpoint of another one is refused before anything is written."""
     if (folder / CHECKPOINT).exists():
         _, description = read_checkpoint(folder / CHECKPOINT)
-        if description.get("experiment") != experiment.identity():
+        stored, ours = description.get("experiment"), experiment.identity()
+        if not same_experiment(stored, ours):
+            refuse_changed_data(folder, stored if isinstance(stored, dict) else {}, ours)
             raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     remove_parts(folder, *(re.escape(name) for name in (EXPERIMENT, RESULT, CHECKPOINT)), r"task-\d+\.safetensors")
-    write_json(folder / EXPERIMENT, experiment.described())
+    write_json(folder / EXPERIMENT, sealed(experiment.described(stamp)))
+
+
+def finished_result(experiment: Experiment, folder: Path, data: Path | None = None) -> Result | None:
+    """The same as :func:`stored_result`; an error also if the data found here are not those it was made with."""
+    result = stored_result(experiment, folder)
+    if result is not None:
+        refuse_other_data(experiment, folder, result, data)
+    return result
 
 
 def stored_result(experiment: Experiment, folder: Path) -> Result | None:
@@ -87,13 +102,14 @@ def stored_result(experiment: Experiment, folder: Path) -> Result | None:
                 raise SnclError(f"{folder} holds a {name} but no {EXPERIMENT} to say of what; choose another `out`")
         return None
     stored, ours = read_described(folder), json.loads(json.dumps(experiment.identity()))
-    if {key: value for key, value in stored.items() if key != PATH} != ours:
+    stored = {key: value for key, value in stored.items() if key not in PLACE}
+    if not same_experiment(stored, ours):
         refuse_changed_data(folder, stored, ours)
         raise SnclError(f"{folder} holds another experiment; choose another `out` or the settings it was made with")
     if not (folder / RESULT).exists():
         return None
     result = read_result(folder / RESULT)
-    if not is_about(result, experiment):
+    if not is_about(result, experiment) or stored.get(DATA, result.manifest.data) != result.manifest.data:
         raise SnclError(f"{folder / RESULT} is damaged: it is about another run; {WRITTEN_AGAIN}")
     return result
 
@@ -107,23 +123,8 @@ def is_about(result: Result, experiment: Experiment) -> bool:
         and all(getattr(result.manifest, key) == getattr(experiment, key) for key in conditions)
         and result.manifest.settings == experiment.settings
         and result.manifest.protocol == PROTOCOL
+        and experiment.data in (None, result.manifest.data)
     )
-
-
-def refuse_changed_data(folder: Path, stored: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Say so, where a run differs from the one in the folder in the content of the user's data alone."""
-    user_data, theirs = ours.get("user_data"), stored.get("user_data")
-    if (
-        not isinstance(user_data, dict)
-        or not isinstance(theirs, dict)
-        or user_data["fingerprint"] == theirs.get("fingerprint")
-    ):
-        return
-    if (ours["stream"], user_data["cut"]) == (stored.get("stream"), theirs.get("cut")):
-        raise SnclError(
-            f"{folder} was made with other data: what {ours['stream']} names has changed since; bring back the data, "
-            "or choose another `out`"
-        )
 
 
 def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: Scores) -> Result:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from sncl.errors import SnclError
 from sncl.evaluation.collapse import Collapse
 from sncl.methods.table import Settings
-from sncl.training.checkpoint import read_json
+from sncl.training.checkpoint import check_seal, read_json, sealed, write_json
 
 RESULT = "result.json"
 WRITTEN_AGAIN = "move it away to have it written again"
@@ -44,7 +44,8 @@ RESULT_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("open_by_task", "class_names", "task_names"), OPTIONAL_LIST),
     **dict.fromkeys(("open_by_layer", "accuracy_variants"), OPTIONAL_DICT),
 }
-COPIED = ("accuracy_matrix", "forgetting", "bwt", "fwt")  # of the first read-out, at the top of the file
+MATRIX = "accuracy_matrix"
+COPIED = (MATRIX, "forgetting", "bwt", "fwt")  # of the first read-out, at the top of the file
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,11 @@ class Result:
             parts = expect(facts, {"measures": dict, "manifest": dict})
             if not parts["measures"]:
                 raise ValueError("it holds no measures")
-            measures = {readout: measures_from(each) for readout, each in parts["measures"].items()}
+            first = next(iter(parts["measures"]))
+            measures = {
+                readout: measures_from(each, facts.get(MATRIX) if readout == first else None)
+                for readout, each in parts["measures"].items()
+            }
             manifest = Manifest(**expect(parts["manifest"], MANIFEST_KINDS))
             collapsed = collapsed_from(facts.get("collapsed"))
             found = cls(measures=measures, manifest=manifest, collapsed=collapsed, **expect(facts, RESULT_KINDS))
@@ -180,9 +185,12 @@ def is_plain(value: Any) -> bool:
     return not isinstance(value, int | float) or (value == value and abs(value) <= LARGEST)
 
 
-def measures_from(facts: Any) -> Measures:
+def measures_from(facts: Any, matrix: Any = None) -> Measures:
+    """One read-out; ``matrix`` is that of the first, which may lie elsewhere."""
+    if matrix is not None and isinstance(facts, dict):
+        facts = {MATRIX: matrix} | facts
     found = Measures(**expect(facts, MEASURE_KINDS))
-    rows = facts["accuracy_matrix"]
+    rows: list[Any] = list(found.accuracy_matrix)
     if not rows or not all(isinstance(row, list) and is_accuracies(row) and len(row) == len(rows[0]) for row in rows):
         raise ValueError("it holds no matrix of accuracies")
     if found.untrained is not None and not is_accuracies(found.untrained):
@@ -220,4 +228,13 @@ def check_parts(result: Result) -> None:
 
 def read_result(path: Path) -> Result:
     """The result in a file; one sentence that names it where it is damaged."""
-    return Result.from_json(read_json(path), path)
+    return Result.from_json(check_seal(path, read_json(path), WRITTEN_AGAIN), path)
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write a result, with a checksum. The matrix of the first read-out, which has a million numbers for a thousand
+    tasks, is kept at the top alone."""
+    facts = result.to_json()
+    first, measure = next(iter(facts["measures"].items()))
+    terse = {key: value for key, value in measure.items() if key != MATRIX}
+    write_json(path, sealed(facts | {"measures": facts["measures"] | {first: terse}}))

@@ -117,6 +117,35 @@ def read_json(path: Path) -> Any:
         raise SnclError(f"{path} is damaged or cannot be read ({error}); move it away to start over") from error
 
 
+def content_checksum(value: Any) -> str:
+    """CRC-32 over a value as JSON, however that is laid out in its file."""
+    return f"{zlib.crc32(json.dumps(value, sort_keys=True, separators=(',', ':')).encode()):08x}"
+
+
+def sealed(facts: dict[str, Any]) -> dict[str, Any]:
+    """With a checksum."""
+    return facts | {CHECKSUM: content_checksum(facts)}
+
+
+def unsealed(facts: Any) -> Any:
+    """The inverse of :func:`sealed`; a ValueError where something was changed in between. Files of early versions of
+    0.2 have no checksum and are taken as they are."""
+    if not isinstance(facts, dict) or CHECKSUM not in facts:
+        return facts
+    found = {key: value for key, value in facts.items() if key != CHECKSUM}
+    if facts[CHECKSUM] != content_checksum(found):
+        raise ValueError("it was changed after it was written, so that its checksum does not fit")
+    return found
+
+
+def check_seal(path: Path, facts: Any, otherwise: str) -> Any:
+    """What a file holds, without its checksum; ``otherwise`` says what to do where it was changed."""
+    try:
+        return unsealed(facts)
+    except (ValueError, RecursionError) as error:
+        raise SnclError(f"{path} is damaged: {error}; {otherwise}") from error
+
+
 def file_content(path: Path) -> bytes:
     """What a file holds; reading a pipe would wait for a writer."""
     if path.exists() and not path.is_file():

@@ -30,7 +30,8 @@ def check_ema(ema: float, method: Method) -> None:
 
 
 class EMA:
-    """The average of every floating-point parameter and buffer of ``net``.
+    """The average of every floating-point parameter and buffer of ``net``; infinite ones, such as masks of attention,
+    have none and stay as they are.
 
     Each update keeps ``decay`` of the average, and less at first: (1 + n) / (10 + n) in step n, so that the untrained
     network is soon forgotten.
@@ -39,7 +40,7 @@ class EMA:
     def __init__(self, net: nn.Module, decay: float) -> None:
         self.decay = decay
         self.net = net
-        self.live = _averaged(net)
+        self.live = {name: value for name, value in _floating(net).items() if bool(value.isfinite().all())}
         self.slow: Fields = {name: value.clone() for name, value in self.live.items()}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -47,7 +48,8 @@ class EMA:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.live = _averaged(self.net)  # tensors of the copied network, not copies of their own
+        copied = _floating(self.net)  # tensors of the copied network, not copies of their own
+        self.live = {name: copied[name] for name in self.slow}
 
     @torch.no_grad()
     def take_over(self, earlier: EMA) -> None:
@@ -85,6 +87,6 @@ class EMA:
         torch._foreach_copy_(list(self.slow.values()), [values[name] for name in self.slow])
 
 
-def _averaged(net: nn.Module) -> Fields:
-    """The tensors of a network that have an average, as they lie there."""
+def _floating(net: nn.Module) -> Fields:
+    """The floating-point tensors of a network, as they lie there."""
     return {name: value for name, value in net.state_dict().items() if value.is_floating_point()}

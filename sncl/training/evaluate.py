@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 from sncl.evaluation.accuracy import READOUTS, Readout, mean_recall, predicted
@@ -13,9 +14,11 @@ from sncl.evaluation.collapse import TaskTest
 from sncl.evaluation.metrics import Row, mean
 from sncl.networks.gating.attach import open_neurons, unmasked
 from sncl.streams.stream import Stream
+from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
 
 Accuracies = dict[Readout, list[float | None]]
+UNMEASURED = -1.0  # in the tensors of a checkpoint, where None says it elsewhere
 
 
 class Assessment(NamedTuple):
@@ -42,6 +45,7 @@ class Scores:
     open_by_task: list[float] = field(default_factory=list)
     seconds: float = 0.0
     best_recalls: list[float] = field(default_factory=list)
+    packed: dict[Readout, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def add(self, tested: Assessment, learned: range, open_fraction: float | None) -> None:
         """What was measured after one more task; ``learned`` are those so far."""
@@ -53,6 +57,35 @@ class Scores:
         self.best_recalls = [*before, max(latest, recalls[known]), *recalls[known + 1 :]]
         if open_fraction is not None:
             self.open_by_task.append(open_fraction)
+
+    def tensors(self) -> Fields:
+        """The matrices for a checkpoint: a million numbers for a thousand tasks, which JSON would take a second for."""
+        for readout, rows in self.matrices.items():
+            packed = self.packed.setdefault(readout, [])
+            packed += [
+                torch.tensor([UNMEASURED if value is None else value for value in row], dtype=torch.float64)
+                for row in rows[len(packed) :]
+            ]
+        return {readout: torch.stack(packed) for readout, packed in self.packed.items()}
+
+    def description(self) -> dict[str, Any]:
+        """All else, as plain data; it names the matrices in their order."""
+        plain = {name: getattr(self, name) for name in ("untrained", "open_by_task", "seconds", "best_recalls")}
+        return plain | {"matrices": dict.fromkeys(self.matrices)}
+
+    @classmethod
+    def restored(cls, description: dict[str, Any], tensors: Fields) -> Self:
+        """The inverse of :meth:`description` and :meth:`tensors`.
+
+        Early checkpoints of 0.2 have the matrices in their description.
+        """
+        matrices = {
+            readout: [[None if value == UNMEASURED else value for value in row] for row in tensors[readout].tolist()]
+            if rows is None
+            else rows
+            for readout, rows in description["matrices"].items()
+        }
+        return cls(**description | {"matrices": matrices})
 
     def last(self, tasks: range) -> dict[Readout, Row]:
         """The last accuracies of these tasks, by read-out."""

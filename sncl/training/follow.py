@@ -25,10 +25,10 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, picked
 from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, write_checkpoint
-from sncl.training.finite import check_losses
+from sncl.training.finite import check_losses, check_weights
 from sncl.training.items import item_batch, item_parts, whole_labels
 from sncl.training.learner import Learner
-from sncl.training.state import check_weights, tensors_of
+from sncl.training.state import tensors_of
 
 SECONDS = 60.0  # between snapshots, unless told otherwise
 FADING = 0.99  # how much less each earlier sample counts in the recent accuracy

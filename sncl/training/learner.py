@@ -28,7 +28,7 @@ from sncl.networks.gating.mask import Mask
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Identity, Transform, eval_input
 from sncl.tensors.fields import Fields, mapped, named, pieces, rows
-from sncl.training import assembly, state
+from sncl.training import assembly, finite, state
 from sncl.training.assembly import MakeOptimizer, Ready
 from sncl.training.checkpoint import read_saved, write_checkpoint
 from sncl.training.descent import Descent
@@ -265,7 +265,7 @@ class Learner(ExclusivelyCopied):
 
         The file that was there stays as ``path.previous``. Weights that are no numbers any more are not written.
         """
-        state.check_weights(self)
+        finite.check_weights(self)
         write_checkpoint(Path(path), state.tensors_of(self), self.description(), keep_previous=True)
 
     @exclusive

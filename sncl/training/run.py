@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.collapse import Collapse, collapses
 from sncl.streams.stream import Stream
-from sncl.tensors.fields import Fields
+from sncl.tensors.fields import Fields, under, within
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.diagnostics import diagnostics
 from sncl.training.evaluate import (
@@ -33,7 +33,7 @@ from sncl.training.evaluate import (
     tested_after,
 )
 from sncl.training.events import Evaluation, Moment, Watch
-from sncl.training.finite import check_losses, check_network
+from sncl.training.finite import check_losses, check_weights
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
 from sncl.training.schedule import Place, batch_schedule, following, total_steps
@@ -44,6 +44,7 @@ CHECKPOINT = "checkpoint.safetensors"
 BOARD = "tensorboard"
 TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
+DATA = "data"  # in the identity of an experiment: the fingerprint of a benchmark's data
 LOG_LINES = 200  # about how many lines of losses a run writes
 
 
@@ -56,19 +57,30 @@ class Reached:
     log_length: int = 0
 
 
+def same_experiment(stored: Any, ours: dict[str, Any]) -> bool:
+    """Whether two identities are those of one experiment. Its data count where both name them: files of early versions
+    of 0.2 do not."""
+    if not isinstance(stored, dict):
+        return False
+    left_out = set() if DATA in stored and DATA in ours else {DATA}
+    first, second = ({key: value for key, value in each.items() if key not in left_out} for each in (stored, ours))
+    return first == second
+
+
 def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached:
     """Bring the learner to where the checkpoint in ``folder`` is; without one, the beginning."""
     if not (folder / CHECKPOINT).exists():
         return Reached()
     tensors, description = read_checkpoint(folder / CHECKPOINT)
-    if description.get("experiment") != identity:
+    if not same_experiment(description.get("experiment"), identity):
         raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
     try:
-        reached = Reached(Place(*description["place"]), Scores(**description["scores"]), description["log_length"])
+        scores = Scores.restored(description["scores"], within("scores", tensors))
+        reached = Reached(Place(*description["place"]), scores, description["log_length"])
         of_learner = dict(description["learner"])
         if not all(type(number) is int and 0 <= number < 2**63 for number in (*reached.place, reached.log_length)):
             raise ValueError
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise SnclError(f"{folder / CHECKPOINT} is damaged: it does not say how far its run is") from error
     learner.restore(tensors, of_learner)
     if not reached.scores.best_recalls:  # an older checkpoint does not say: what came before counts as learned
@@ -251,18 +263,18 @@ class StreamRun:
             "experiment": self.identity,
             "learner": self.learner.description(),
             "place": next_place,
-            "scores": asdict(self.scores),
+            "scores": self.scores.description(),
             "log_length": self.log.length(),
         }
-        state = self.learner.state()
-        check_network(state, self.learner.steps)
-        write_checkpoint(self.folder / CHECKPOINT, state, description)
+        check_weights(self.learner)
+        tensors = self.learner.state() | under("scores", self.scores.tensors())
+        write_checkpoint(self.folder / CHECKPOINT, tensors, description)
         self.saved = time.monotonic()
 
     def _keep_network(self, task: int) -> None:
         """Leave the network as it is after a task, with the method's buffers, for :meth:`Learner.restore_network`."""
         kept = ("network/", "ema/", "method/")
         state = {name: value for name, value in self.learner.state().items() if name.startswith(kept)}
-        check_network(state, self.learner.steps)
+        check_weights(self.learner)
         description = {"experiment": self.identity, "learner": self.learner.description(), "task": task}
         write_checkpoint(self.folder / TASK_NETWORK.format(task + 1), state, description)

@@ -18,7 +18,6 @@ from sncl.tensors.fields import Fields, inputs, under, within
 from sncl.tensors.random import GLOBAL
 from sncl.training.assembly import make_random
 from sncl.training.descent import Optimizer
-from sncl.training.finite import check_finite
 from sncl.training.fitting import check_description, check_memory, check_moments, check_same
 from sncl.training.signature import described_zeros
 
@@ -62,22 +61,6 @@ def description_of(learner: Learner) -> dict[str, Any]:
         "rows": learner.usual_size,
         "grown": learner.grown,
     }
-
-
-def check_weights(learner: Learner) -> None:
-    """Refuse to store a network whose weights are no numbers any more.
-
-    Buffers may be infinite, as masks of attention are, but not NaN.
-    """
-    net, average = learner.ready.net.body, learner.ready.average
-    weights = {name for name, _ in net.named_parameters()}
-    for tensors in (net.state_dict(), {} if average is None else average.slow):
-        checked = {
-            name: value if name in weights else value.nan_to_num(nan=torch.nan, posinf=0, neginf=0)
-            for name, value in tensors.items()
-            if value.is_floating_point()
-        }
-        check_finite("weights", checked, learner.steps)
 
 
 def restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:

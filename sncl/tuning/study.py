@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +25,12 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
 from sncl.methods.table import Settings
+from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.summary import mean_std
+from sncl.training.checkpoint import sealed, unsealed
 from sncl.training.events import Moment, Watch, sparingly
+from sncl.training.run import DATA
 from sncl.tuning.files import write_files
 from sncl.tuning.journal import STUDY_NAME, open_journal
 from sncl.tuning.sampling import RoundingSampler, distribution
@@ -99,7 +102,7 @@ class Study:
         """Every trial there is, as plain values."""
         found = []
         for each in self.study.get_trials(deepcopy=False):
-            outcome = each.user_attrs.get("outcome", {})
+            outcome = self.outcome(each)
             found.append(
                 Trial(
                     number=each.number,
@@ -112,6 +115,14 @@ class Study:
                 )
             )
         return found
+
+    def outcome(self, trial: FrozenTrial) -> dict[str, Any]:
+        """What came of a trial."""
+        try:
+            return dict(unsealed(trial.user_attrs.get("outcome", {})))
+        except ValueError as error:
+            where = f"what {self.job.storage} says of trial {trial.number}"
+            raise SnclError(f"{where} is damaged: {error}; choose another `storage` to start over") from error
 
     def standing(self) -> Standing:
         trials = self.trials()
@@ -175,7 +186,7 @@ class Study:
         """Store what came of a trial and remove its files. Needs the lock of the study."""
         study = self.storage.get_study_id_from_name(STUDY_NAME)
         trial = self.storage.get_trial_id_from_study_id_trial_number(study, number)
-        self.storage.set_trial_user_attr(trial, "outcome", outcome)
+        self.storage.set_trial_user_attr(trial, "outcome", sealed(outcome))
         self.study.tell(number, value, state=state)
         shutil.rmtree(self.running / f"trial-{number}", ignore_errors=True)
         (self.running / f"trial-{number}.lock").unlink(missing_ok=True)
@@ -203,6 +214,19 @@ class Study:
         finally:
             self.own.release()
 
+    def experiment(self, params: Settings, seed: int) -> Experiment:
+        """One run of a trial, on the data that the others were scored on."""
+        found = self.search.experiment(params, seed)
+        return found if found.user_data is not None else replace(found, data=self.study.user_attrs.get(DATA))
+
+    def remember_data(self, fingerprint: str) -> None:
+        """Bind the study to the data its first run was made with."""
+        with self.lock:
+            if DATA not in self.study.user_attrs:
+                self.study.set_user_attr(DATA, fingerprint)
+            elif self.study.user_attrs[DATA] != fingerprint:
+                raise SnclError(f"{self.job.storage} has trials on other data; choose another `storage`")
+
     def score(self, trial: optuna.Trial, scores: list[float], report: TrialProgress) -> str | None:
         """Append the final validation accuracy of each seed, by the first read-out; what there is to say about it."""
         params = dict(trial.params)
@@ -222,7 +246,8 @@ class Study:
                         raise optuna.TrialPruned(f"below the median of the other trials after task {moment.task + 1}")
 
             folder = self.running / f"trial-{trial.number}" / f"seed-{seed}"
-            result = perform(self.search.experiment(params, seed), folder, self.job.data, watch)
+            result = perform(self.experiment(params, seed), folder, self.job.data, watch)
+            self.remember_data(result.manifest.data)
             scores.append(next(iter(result.accuracy.values())))
         return None
 

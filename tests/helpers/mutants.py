@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from limits import limited_memory
 
 from sncl.errors import SnclError
 
 Value = TypeVar("Value")
-FUZZ = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+WANTED = os.environ.get("SNCL_FUZZ_EXAMPLES")  # of each test, other ones every time; `make fuzz` sets it
+FUZZ = settings(max_examples=int(WANTED or 100), derandomize=WANTED is None, suppress_health_check=list(HealthCheck))
+CORPUS = Path(__file__).parents[1] / "corpus"  # small files that stand for what has been difficult
 HOSTILE = (
     b"",
     b"\0",
@@ -63,9 +67,18 @@ def fresh(folder: Path, suffix: str = "") -> Path:
 
 
 def read_or_refused(read: Callable[[], Value]) -> Value | None:
-    """What is read; None where it is refused in one line, which is the only error there may be."""
+    """What is read, in little memory; None where it is refused in one line, which is the only error there may be."""
     try:
-        return read()
+        with limited_memory():
+            return read()
     except SnclError as error:
-        assert str(error)
+        assert str(error) and "\n" not in str(error)
+        assert not isinstance(error.__cause__, MemoryError), "it was refused only when there was no memory left"
         return None
+
+
+def corpus(kind: str) -> list[bytes]:
+    """The files that are kept for one kind of reader."""
+    found = [path.read_bytes() for path in sorted((CORPUS / kind).iterdir())]
+    assert found
+    return found

@@ -27,7 +27,7 @@ from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import Result
 from sncl.runs.settings import defaults_table
-from sncl.training.checkpoint import read_json, write_json
+from sncl.training.checkpoint import read_json, sealed, unsealed, write_json
 from sncl.training.events import Moment
 
 DIGITS = {
@@ -79,14 +79,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(finished: Path, folder: Path, **changed: Any) -> Path:
     """The run as if it had been made, or had ended, otherwise; both of its files say so."""
     folder.mkdir(parents=True)
-    experiment, result = (read_json(finished / name) for name in ("experiment.json", "result.json"))
+    experiment, result = (unsealed(read_json(finished / name)) for name in ("experiment.json", "result.json"))
     experiment |= {key: value for key, value in changed.items() if key in experiment}
-    write_json(folder / "experiment.json", experiment)
+    write_json(folder / "experiment.json", sealed(experiment))
     result |= {key: value for key, value in changed.items() if key in result}
     for readout, accuracy in result["accuracy"].items():
         result["measures"][readout]["accuracy"] = accuracy
     result["manifest"] |= {key: value for key, value in changed.items() if key in result["manifest"]}
-    write_json(folder / "result.json", result)
+    write_json(folder / "result.json", sealed(result))
     return folder
 
 
@@ -144,6 +144,22 @@ def test_older_lines_do_not_say_what_collapsed(sncl: Sncl, tmp_path: Path, digit
     done = sncl(*call)
     assert (done.code, "†" in done.out) == (0, False)
     assert json.loads(path.read_text()) == line
+
+
+def test_runs_on_different_data_do_not_share_a_table(sncl: Sncl, tmp_path: Path, digits: None, finished: Path) -> None:
+    copied(finished, tmp_path / "runs" / "ours")
+    assert sncl(*ONE, "--collect", "--json").code == 0
+    copied(finished, tmp_path / "runs" / "theirs", seed=1, data="0" * 64)
+    done = sncl(*ONE, "--collect")
+    assert done.code == 2 and "the runs of this table on seq-digits were made with different data" in done.err
+
+
+def test_missing_runs_are_made_on_the_data_of_those_there_are(
+    sncl: Sncl, tmp_path: Path, digits: None, finished: Path
+) -> None:
+    copied(finished, tmp_path / "runs" / "theirs", data="0" * 64)
+    done = sncl(*ONE, "--seeds", "2")
+    assert done.code == 2 and "are not those that this run is about" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize("damaged", ["experiment.json", "result.json"])

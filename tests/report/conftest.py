@@ -10,6 +10,7 @@ import pytest
 
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
+from sncl.training.checkpoint import sealed, unsealed
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +34,14 @@ def copied(runs: Path, tmp_path: Path) -> Callable[..., Path]:
         shutil.copytree(runs / name, folder)
         for file, values in changes.items():
             path = folder / f"{file}.json"
-            content = json.loads(path.read_text())
+            content = unsealed(json.loads(path.read_text()))
             for key, value in values.items():
                 *way, last = key.split(".")
                 inner = content
                 for step in way:
                     inner = inner[step]
                 inner[last] = value
-            path.write_text(json.dumps(content))
+            path.write_text(json.dumps(sealed(content)))
         return folder
 
     return copy

@@ -23,7 +23,7 @@ def test_log(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
     path.unlink()
 
 
-@settings(FUZZ, max_examples=40)
+@settings(FUZZ, max_examples=FUZZ.max_examples * 2 // 5)
 @given(st.data(), st.sampled_from(["result.json", "experiment.json", LOG]))
 def test_report(runs: Path, tmp_path: Path, data: st.DataObject, name: str) -> None:
     folder = fresh(tmp_path)

@@ -319,3 +319,12 @@ def test_a_folder_whose_name_is_no_utf8(runs: Path, tmp_path: Path, command: Cal
         shutil.copytree(runs / "er-0", Path(os.fsdecode(os.fsencode(tmp_path) + b"/copies/" + name)))
     assert r"\udcff-two is the same run as \udcff-one" in command(0, "report", tmp_path / "copies")
     assert r"\udcff-one" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_seeds_on_other_data_are_not_averaged_with_ours(runs: Path, tmp_path: Path, copied: Copied) -> None:
+    changes = {"experiment": {"data": "0" * 64}, "result": {"manifest.data": "0" * 64}}
+    folders = [runs / "er-0", copied("er-0", "same seed", **changes), copied("er-1", "another seed", **changes)]
+    notes: list[str] = []
+    groups = group_runs(read_runs(folders, notes.append))
+    assert notes == [] and [len(group.runs) for group in groups] == [1, 2]
+    assert groups[1].title == "ER, data 00000000"

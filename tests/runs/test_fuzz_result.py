@@ -9,13 +9,20 @@ from mutants import FUZZ, fresh, mutants, read_or_refused
 
 from sncl.runs.experiment import EXPERIMENT, decision, read_described
 from sncl.runs.result import RESULT, Result, read_result
+from sncl.training.checkpoint import unsealed
+
+
+def with_and_without_checksum(path: Path) -> list[bytes]:
+    """The content as it is, which changes must not get past, and as early versions wrote it."""
+    content = path.read_bytes()
+    return [content, json.dumps(unsealed(json.loads(content)), indent=2).encode()]
 
 
 @FUZZ
 @given(st.data())
 def test_result(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
     path = fresh(tmp_path, ".json")
-    path.write_bytes(data.draw(mutants([(runs / "sncl-0" / RESULT).read_bytes()])))
+    path.write_bytes(data.draw(mutants(with_and_without_checksum(runs / "sncl-0" / RESULT))))
     result = read_or_refused(lambda: read_result(path))
     if result is not None:
         assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
@@ -28,7 +35,7 @@ def test_result(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
 def test_experiment(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
     folder = fresh(tmp_path)
     folder.mkdir()
-    (folder / EXPERIMENT).write_bytes(data.draw(mutants([(runs / "sncl-0" / EXPERIMENT).read_bytes()])))
+    (folder / EXPERIMENT).write_bytes(data.draw(mutants(with_and_without_checksum(runs / "sncl-0" / EXPERIMENT))))
     described = read_or_refused(lambda: read_described(folder))
     if described is not None:
         assert decision(described)

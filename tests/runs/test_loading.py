@@ -12,7 +12,7 @@ from sncl.runs.loading import Trained, load_run
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import RESULT
-from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.checkpoint import read_checkpoint, sealed, unsealed, write_checkpoint
 from sncl.training.evaluate import accuracies
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
 
@@ -36,7 +36,7 @@ def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, pla
 
 
 def edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(sealed(unsealed(json.loads(path.read_text())) | changes)))
 
 
 def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_what_is_no_finished_run_is_refused(runs: Path, tmp_path: Path) -> None:
         edit(folder / RESULT, **changes)
         with pytest.raises(SnclError, match="damaged"):
             load_run(folder, device="cpu")
-    folder = copy("other data")
+    folder = copy("another result")
     edit(folder / RESULT, manifest=json.loads((folder / RESULT).read_text())["manifest"] | {"data": "0"})
-    with pytest.raises(SnclError, match="other data"):
+    with pytest.raises(SnclError, match="it is about another run"):
         load_run(folder, device="cpu")
     folder = copy("foreign task")
     shutil.copy(folder / CHECKPOINT, folder / TASK_NETWORK.format(2))

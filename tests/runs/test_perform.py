@@ -20,7 +20,7 @@ from sncl.runs.plan import plan
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, within
-from sncl.training.checkpoint import read_checkpoint, read_json, write_json
+from sncl.training.checkpoint import read_checkpoint, read_json, sealed, unsealed, write_json
 from sncl.training.events import Moment
 from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT, run
@@ -358,9 +358,9 @@ def test_a_checkpoint_of_another_run_is_refused_before_anything_is_written(tmp_p
 
 def test_a_result_with_other_settings_is_refused(tmp_path: Path) -> None:
     perform(short(), tmp_path)
-    result = read_json(tmp_path / "result.json")
+    result = unsealed(read_json(tmp_path / "result.json"))
     result["manifest"]["settings"]["lr"] = 0.5
-    write_json(tmp_path / "result.json", result)
+    write_json(tmp_path / "result.json", sealed(result))
     with pytest.raises(SnclError, match=r"result\.json is damaged: it is about another run"):
         perform(short(), tmp_path)
 

@@ -1,5 +1,6 @@
 """A study scores on validation data only, starts with the defaults and prunes what is hopeless."""
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from command_line import Sncl
 from studies import SHORT, short, states
 
+from sncl.errors import SnclError
 from sncl.runs.result import Result
 from sncl.streams import build
 from sncl.tuning import study
@@ -117,3 +119,39 @@ def test_a_trial_is_pruned_in_its_first_seed_and_the_defaults_never(tmp_path: Pa
     assert [trial.state for trial in made.trials()] == ["complete", "pruned"]
     assert made.trials()[1].reason == "below the median of the other trials after task 1"
     assert seen == [("trial-0", "seed-0"), ("trial-0", "seed-1"), ("trial-1", "seed-0")]
+
+
+def test_trials_on_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before they are trained: their scores could not be compared."""
+    job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 1)
+    Study(job).work(lambda standing: None)
+    load = build.load
+
+    def turned(*arguments: Any) -> Any:
+        source = load(*arguments)
+        return replace(source, train_y=(source.train_y + 1) % 10)
+
+    monkeypatch.setattr(build, "load", turned)
+    more = Study(replace(job, trials=2))
+    with pytest.raises(SnclError, match="the data of seq-digits found here are not those that this run is about"):
+        more.work(lambda standing: None)
+    assert [trial.state for trial in more.trials()] == ["complete", "failed", "waiting"]
+    monkeypatch.setattr(build, "load", load)
+    more.work(lambda standing: None)
+    assert sum(trial.state == "complete" for trial in more.trials()) == 2
+
+
+def test_an_edited_score_is_noticed(tmp_path: Path) -> None:
+    job = StudyJob(short(), tmp_path / "study.journal", tmp_path / "study.toml", 1)
+    Study(job).work(lambda standing: None)
+    (score,) = Study(job).trials()[0].scores
+    text = job.storage.read_text()
+    job.storage.write_text(re.sub(r'("scores": ?\[)[0-9.]+', r"\g<1>100.5", text))
+    assert job.storage.read_text() != text
+    with pytest.raises(
+        SnclError, match=r"study\.journal says of trial 0 is damaged: it was changed .*; choose another"
+    ):
+        Study(job).trials()
+    job.storage.write_text(re.sub(r', ?"crc32": ?"[0-9a-f]+"', "", text))  # as early versions wrote it
+    assert job.storage.read_text() != text
+    assert Study(job).trials()[0].scores == [score]

@@ -35,6 +35,12 @@ def find(root: Path) -> Path | None:
     return None
 
 
+def files(folder: Path) -> list[Path]:
+    """What is read."""
+    ending = ".bin" if folder.name == BINARY else ""
+    return [folder / f"{name}{ending}" for name in (*TRAIN, *TEST)]
+
+
 def read(folder: Path) -> Images:
     one, ending = (_binary, ".bin") if folder.name == BINARY else (_pickled, "")
     return Images(*_join(folder, one, ending, TRAIN), *_join(folder, one, ending, TEST))

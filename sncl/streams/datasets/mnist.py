@@ -23,8 +23,13 @@ def find(root: Path) -> Path | None:
     return next((folder for folder in folders if all(_file(folder, name) for name in FILES)), None)
 
 
+def files(folder: Path) -> list[Path]:
+    """What is read."""
+    return [_file(folder, name) or folder / name for name in FILES]
+
+
 def read(folder: Path) -> Images:
-    paths = [_file(folder, name) or folder / name for name in FILES]
+    paths = files(folder)
     train_x, train_y, test_x, test_y = (_idx(path, axes) for path, axes in zip(paths, (3, 1, 3, 1), strict=True))
     for path, x, y in ((paths[1], train_x, train_y), (paths[3], test_x, test_y)):
         if len(x) != len(y):

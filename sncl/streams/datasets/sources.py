@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,9 +61,10 @@ class Dataset:
 
 
 class Reader(NamedTuple):
-    """How one data set is found under a root, read from where it was found, and what to put there."""
+    """How one data set is found under a root, which files it is read from, how, and what to put there."""
 
     find: Callable[[Path], Path | None]
+    files: Callable[[Path], list[Path]]
     read: Callable[[Path, Progress | None], Images]
     expected: str
     classes: int
@@ -80,12 +81,19 @@ class Status(NamedTuple):
 
 
 READERS = {
-    "mnist": Reader(mnist.find, lambda path, _: mnist.read(path), mnist.EXPECTED, mnist.CLASSES),
-    "cifar10": Reader(cifar10.find, lambda path, _: cifar10.read(path), cifar10.EXPECTED, cifar10.CLASSES),
-    "tiny-imagenet": Reader(
-        tiny_imagenet.find, tiny_imagenet.read, tiny_imagenet.EXPECTED, tiny_imagenet.CLASSES, mapped=True
+    "mnist": Reader(mnist.find, mnist.files, lambda path, _: mnist.read(path), mnist.EXPECTED, mnist.CLASSES),
+    "cifar10": Reader(
+        cifar10.find, cifar10.files, lambda path, _: cifar10.read(path), cifar10.EXPECTED, cifar10.CLASSES
     ),
-    "digits": Reader(digits.find, lambda path, _: digits.read(path), digits.EXPECTED, digits.CLASSES),
+    "tiny-imagenet": Reader(
+        tiny_imagenet.find,
+        tiny_imagenet.files,
+        tiny_imagenet.read,
+        tiny_imagenet.EXPECTED,
+        tiny_imagenet.CLASSES,
+        mapped=True,
+    ),
+    "digits": Reader(digits.find, digits.files, lambda path, _: digits.read(path), digits.EXPECTED, digits.CLASSES),
 }
 
 
@@ -110,6 +118,30 @@ def load(name: str, root: Path, progress: Progress | None = None) -> Dataset:
     if path is None:
         raise SnclError(_missing(name, reader, root))
     return Dataset(name, *reader.read(path, progress), classes=reader.classes, mapped=reader.mapped)
+
+
+def file_stamp(name: str, root: Path) -> str | None:
+    """A hash of the sizes and times of a data set's files: while it stays, so do the data. None where there are none.
+
+    Another stamp says nothing: copied files have another, and the same content.
+    """
+    folder = READERS[name].find(root)
+    if folder is None:
+        return None
+    try:
+        files = [(path, path.stat()) for path in READERS[name].files(folder)]
+    except OSError:
+        return None
+    facts = [
+        [path.relative_to(folder).as_posix(), f.st_size, f.st_mtime_ns, f.st_ctime_ns, f.st_ino] for path, f in files
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=len(READERS))
+def fingerprint_at(name: str, root: Path, stamp: str) -> str:
+    """The fingerprint of the data set under ``root``, read once for each ``stamp`` of its files."""
+    return load(name, root).fingerprint()
 
 
 def inventory(root: Path) -> list[Status]:

@@ -34,6 +34,12 @@ def find(root: Path) -> Path | None:
     return folder if all(path.is_file() for path in lists) and (folder / "train").is_dir() else None
 
 
+def files(folder: Path) -> list[Path]:
+    """What is read: the lists, the folders of images for the names in them, and what was decoded."""
+    lists = [folder / "wnids.txt", folder / "val" / "val_annotations.txt", folder / "val" / "images"]
+    return [*lists, *sorted((folder / "train").glob("*/images")), *sorted((folder / CACHE).glob("*.npy"))]
+
+
 def read(folder: Path, progress: Progress | None = None) -> Images:
     """Images and labels of both splits; the first call decodes them, later calls map the result."""
     train, test = _train_files(folder), _val_files(folder)
@@ -54,11 +60,14 @@ def _text(path: Path) -> str:
 
 def _train_files(folder: Path) -> list[tuple[Path, int]]:
     """Class by class, files in the order of their number."""
-    files = [
-        (path, label)
-        for label, wnid in enumerate(_wnids(folder))
-        for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"), key=lambda path: _number(path.name))
-    ]
+    try:
+        files = [
+            (path, label)
+            for label, wnid in enumerate(_wnids(folder))
+            for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"), key=lambda path: _number(path.name))
+        ]
+    except (OSError, ValueError) as error:  # a name that no folder can have
+        raise broken(folder / "wnids.txt", f"names a class that cannot be looked for ({error})") from error
     if not files:
         raise broken(folder / "train", "holds no images")
     return files

@@ -1,13 +1,18 @@
-"""Damaged files of the data sets are read or refused: IDX, plain and gzipped, and both versions of CIFAR-10."""
+"""Damaged files of the data sets are read or refused: IDX, plain and gzipped, both versions of CIFAR-10, the lists of
+Tiny ImageNet, and archives."""
 
+import shutil
+import tarfile
 from pathlib import Path
+from typing import Literal
 
-from dataset_files import write_cifar, write_mnist
+from dataset_files import write_cifar, write_mnist, write_tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from mutants import FUZZ, fresh, mutants, read_or_refused
 
 from sncl.streams.datasets.sources import load
+from sncl.streams.datasets.unpack import unpack
 
 
 def check(name: str, path: Path, root: Path, data: st.DataObject) -> None:
@@ -44,3 +49,32 @@ def test_pickled_cifar(tmp_path: Path, data: st.DataObject, protocol: int) -> No
     path.write_bytes(content[:start] + middle + content[start + 400 :])
     dataset = read_or_refused(lambda: load("cifar10", pickled.parent))
     assert dataset is None or dataset.train_x.shape[1:] == (3, 32, 32)
+
+
+@FUZZ
+@given(st.data(), st.sampled_from(["wnids.txt", "val/val_annotations.txt", "train/n01/images/n01_2.JPEG"]))
+def test_tiny_imagenet(tmp_path: Path, data: st.DataObject, name: str) -> None:
+    whole, root = tmp_path / "whole", fresh(tmp_path)
+    if not whole.exists():
+        write_tiny(whole)
+    shutil.copytree(whole, root)
+    check("tiny-imagenet", root / "tiny-imagenet-200" / name, root, data)
+    shutil.rmtree(root)
+
+
+@FUZZ
+@given(st.data(), st.sampled_from(["zip", "tar"]), st.booleans())
+def test_archives(tmp_path: Path, data: st.DataObject, kind: Literal["zip", "tar"], packed: bool) -> None:
+    source, folder = tmp_path / "source", fresh(tmp_path)
+    if not source.exists():
+        write_mnist(source / "data")
+    folder.mkdir()
+    archive = Path(shutil.make_archive(str(folder / "whole"), "zip" if kind == "zip" else "tar", source))
+    if packed and kind == "tar":
+        with tarfile.open(archive, "w:gz") as file:
+            file.add(source / "data", "data")
+    archive.write_bytes(data.draw(mutants([archive.read_bytes()])))
+    read_or_refused(lambda: unpack(archive, kind, folder / "data"))
+    left = {path.name for path in folder.iterdir()} - {archive.name}
+    assert left <= {"data"}
+    shutil.rmtree(folder)

@@ -6,7 +6,7 @@ import pytest
 import user_files as files
 from hypothesis import given
 from hypothesis import strategies as st
-from mutants import FUZZ, fresh, mutants, read_or_refused
+from mutants import FUZZ, corpus, fresh, mutants, read_or_refused
 
 ROWS = files.flowers()[:30]
 
@@ -24,7 +24,7 @@ def check(path: Path, content: bytes) -> None:
 @given(st.data())
 def test_csv(tmp_path: Path, data: st.DataObject) -> None:
     content = files.save_table(tmp_path / "whole.csv", ROWS).read_bytes()
-    check(fresh(tmp_path, ".csv"), data.draw(mutants([content])))
+    check(fresh(tmp_path, ".csv"), data.draw(mutants([content, *corpus("csv")])))
 
 
 @FUZZ

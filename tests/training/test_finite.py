@@ -1,0 +1,130 @@
+"""One rule for what is stored: weights, running statistics and their averages are finite, other buffers no NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from digit_streams import made
+from torch import Tensor, nn
+
+from sncl import ContinualClassifier, follow
+from sncl.errors import Diverged
+from sncl.training.events import Moment
+from sncl.training.learner import Learner
+from sncl.training.run import CHECKPOINT, run
+
+Damage = Callable[[Learner], None]
+
+
+class Masked(nn.Module):
+    """A network with every kind of tensor: weights, running statistics and a mask of infinities."""
+
+    mask: Tensor
+
+    def __init__(self, features: int = 64, classes: int = 10) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(features, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.head = nn.Linear(8, classes)
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(x)) + self.mask[:1]
+        return logits
+
+
+def set_to(name: str, value: float, average: bool = False) -> Damage:
+    def damage(learner: Learner) -> None:
+        tensors = learner.ready.net.body.state_dict()
+        if average:
+            assert learner.ready.average is not None
+            tensors = learner.ready.average.slow
+        tensors[name].view(-1)[0] = value
+
+    return damage
+
+
+NAN, INF = float("nan"), float("inf")
+REFUSED: dict[str, tuple[Damage, str]] = {
+    "nan weight": (set_to("head.bias", NAN), "'head.bias' became nan"),
+    "infinite weight": (set_to("head.bias", INF), "'head.bias' became infinite"),
+    "nan in the average": (set_to("head.bias", NAN, average=True), "'head.bias' became nan"),
+    "infinite average": (set_to("body.1.weight", -INF, average=True), "'body.1.weight' became infinite"),
+    "infinite statistics": (set_to("body.2.running_var", INF), "'body.2.running_var' became infinite"),
+    "infinite average of statistics": (set_to("body.2.running_mean", INF, average=True), "'body.2.running_mean'"),
+    "nan in a mask": (set_to("mask", NAN), "'mask' became nan"),
+}
+STORED: dict[str, Damage] = {"mask": lambda learner: None, "another mask": set_to("mask", INF)}
+
+
+def by_learner(folder: Path, damage: Damage) -> Path:
+    learner = Learner(Masked(), "er", memory=20, device="cpu", ema=0.9)
+    learner.learn(torch.rand(8, 64), torch.arange(8))
+    damage(learner)
+    learner.save(folder / "saved")
+    return folder / "saved"
+
+
+def by_run(folder: Path, damage: Damage) -> Path:
+    stream = made("seq-digits", tasks=1, batch_size=256)
+    learner = Learner(Masked(), "er", memory=20, device="cpu", ema=0.9, transform=stream.transform)
+
+    def watch(moment: Moment) -> None:
+        if moment.steps == moment.total and moment.accuracy is not None:
+            damage(learner)
+
+    run(learner, stream, 1, folder, {"name": "rule"}, watch=watch, checkpoint_seconds=1000)
+    return folder / CHECKPOINT
+
+
+def by_follow(folder: Path, damage: Damage) -> Path:
+    learner = Learner(Masked(), "er", memory=20, device="cpu", ema=0.9)
+    items = [(torch.rand(8, 64), torch.arange(8)), torch.rand(8, 64)]  # what has no labels is only predicted
+    answers = follow(learner, items, snapshot=folder / "snapshot", seconds=1000)
+    next(answers)
+    damage(learner)
+    list(answers)
+    return folder / "snapshot"
+
+
+def by_estimator(folder: Path, damage: Damage) -> Path:
+    found = ContinualClassifier(method="er", memory=20, network=Masked(4, 3), ema=0.9, random_state=0)
+    found.partial_fit(np.random.default_rng(0).normal(size=(9, 4)), np.arange(9) % 3)
+    damage(found.learner_)
+    found.save(folder / "saved")
+    return folder / "saved"
+
+
+WAYS = [by_learner, by_run, by_follow, by_estimator]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("damage", REFUSED)
+def test_what_is_refused(tmp_path: Path, way: Callable[[Path, Damage], Path], damage: str) -> None:
+    change, words = REFUSED[damage]
+    with pytest.raises(Diverged, match=f"the weights {words}"):
+        way(tmp_path, change)
+    assert not [path for path in tmp_path.iterdir() if path.name in ("saved", "snapshot", CHECKPOINT)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("change", STORED)
+def test_what_is_stored(tmp_path: Path, way: Callable[[Path, Damage], Path], change: str) -> None:
+    assert way(tmp_path, STORED[change]).exists()
+
+
+def test_an_average_leaves_a_mask_as_it_is(tmp_path: Path) -> None:
+    learner = Learner(Masked(), "er", memory=20, device="cpu", ema=0.9)
+    for _ in range(3):
+        learner.learn(torch.rand(8, 64), torch.arange(8))
+    assert learner.logits(torch.rand(2, 64)).isfinite().all()
+    with learner.predicting():
+        assert learner.body.state_dict()["mask"].tolist() == [0.0, -INF]
+    learner.save(tmp_path / "saved")
+    other = Learner(Masked(), "er", memory=20, device="cpu", ema=0.9)
+    other.load(tmp_path / "saved")
+    x = torch.rand(2, 64)
+    assert torch.equal(other.logits(x), learner.logits(x))
