@@ -26,7 +26,8 @@ from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT
 
 CPU = ["--device", "cpu"]
-AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3", "eta=0.0001", "anneal=0.2"]
+AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3"]
+AS_DIGITS += ["eta=0.0001", "anneal=0.2", "clip=0"]
 
 
 def train(sncl: Sncl, stream: str | Path, *options: str | Path, method: str = "er") -> Done:
