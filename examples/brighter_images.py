@@ -2,11 +2,12 @@
 
     python examples/brighter_images.py DATA DEST  # DATA holds MNIST and CIFAR-10
     sncl train --data DEST/inverted --stream perm-mnist --method sncl --memory 200 --seeds 5
-    sncl train --stream DEST/drifting.npz --method sncl --seeds 3
+    sncl train --stream DEST/inverted-rot.npz --method sncl --seeds 5
 
-``inverted`` is 255 - x, ``bright`` min(x + 100, 255), ``grey`` CIFAR-10 without colour at 28 x 28. ``drifting.npz`` is
-user data: inverted images as floats, in five domains, each turned further; the corners that are turned in are black,
-which nothing in the first domain is.
+``inverted`` is 255 - x, ``bright`` min(x + 100, 255), ``grey`` CIFAR-10 without colour at 28 x 28. Of each there are
+12,000 images as user data, too: ``-seq.npz`` (classes), ``-perm.npz`` and ``-rot.npz`` (five domains of permuted or
+turned images) and ``-360.npz`` (in the order of MNIST-360, for ``--cut none``). ``drifting.npz`` is ``inverted-rot`` as
+floats: the corners that are turned in are black, which nothing in the first domain is.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sncl.streams import general
 from sncl.streams.datasets import cifar10, mnist
 from sncl.streams.datasets.images import Images
 from sncl.streams.transforms import remap, rotation_map
 
 LUMA = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # weights of red, green and blue, ITU-R BT.601
 SIDE = 28
-DRIFTING, DOMAINS, TURN = 12_000, 5, 36.0  # images, domains, degrees from one to the next
+CHOSEN, DOMAINS, TURN = 12_000, 5, 36.0  # images, domains, degrees from one to the next
+BATCH = 16  # of the stream whose order is that of MNIST-360
 
 
 def without_colour(x: Tensor) -> Tensor:
@@ -46,13 +49,21 @@ def write(root: Path, images: Images) -> None:
         (folder / name).write_bytes(header + values.to(torch.uint8).numpy().tobytes())
 
 
-def write_drifting(path: Path, images: Images) -> None:
-    """Some training images as floats, each in one of several domains that are turned by another angle."""
-    chosen = torch.randperm(len(images.train_y), generator=torch.Generator().manual_seed(0))[:DRIFTING]
-    domain = torch.arange(DRIFTING) % DOMAINS
-    maps = rotation_map(TURN * torch.arange(DOMAINS, dtype=torch.float64), SIDE, SIDE)
-    x = remap(images.train_x[chosen], maps[domain])
-    np.savez(path, x=x.numpy().astype(np.float32) / 255, y=images.train_y[chosen].numpy(), domain=domain.numpy())
+def write_user_data(root: Path, name: str, images: Images) -> None:
+    """Some of the training images as arrays, for every way to cut user data."""
+    numbers = torch.Generator().manual_seed(0)
+    chosen = torch.randperm(len(images.train_y), generator=numbers)[:CHOSEN]
+    x, y, domain = images.train_x[chosen], images.train_y[chosen], torch.arange(CHOSEN) % DOMAINS
+    permuted = torch.stack([torch.randperm(SIDE * SIDE, generator=numbers) for _ in range(DOMAINS)])
+    turned = rotation_map(TURN * torch.arange(DOMAINS, dtype=torch.float64), SIDE, SIDE)
+    plan = general.train_plan(y, torch.arange(CHOSEN), BATCH, seed=0)
+    rotated = remap(x, turned[domain]).numpy()
+    np.savez(root / f"{name}-seq.npz", x=x.numpy(), y=y.numpy())
+    np.savez(root / f"{name}-perm.npz", x=remap(x, permuted[domain], blanks=False).numpy(), y=y.numpy(), domain=domain)
+    np.savez(root / f"{name}-rot.npz", x=rotated, y=y.numpy(), domain=domain)
+    np.savez(root / f"{name}-360.npz", x=general.render(x, plan).numpy(), y=y[plan.rows].numpy())
+    if name == "inverted":
+        np.savez(root / "drifting.npz", x=rotated.astype(np.float32) / 255, y=y.numpy(), domain=domain)
 
 
 def main() -> None:
@@ -63,13 +74,16 @@ def main() -> None:
     if digits is None or photos is None:
         sys.exit(f"{data} does not hold the files of MNIST and CIFAR-10")
     plain, colour = mnist.read(digits), cifar10.read(photos)
-    brighter = [(x.int() + 100).clamp(max=255) for x in (plain.train_x, plain.test_x)]
-    inverted = Images(255 - plain.train_x, plain.train_y, 255 - plain.test_x, plain.test_y)
-    write(destination / "inverted", inverted)
-    write_drifting(destination / "drifting.npz", inverted)
-    write(destination / "bright", Images(brighter[0], plain.train_y, brighter[1], plain.test_y))
+    brighter = [(x.int() + 100).clamp(max=255).to(torch.uint8) for x in (plain.train_x, plain.test_x)]
     grey = [without_colour(x) for x in (colour.train_x, colour.test_x)]
-    write(destination / "grey", Images(grey[0], colour.train_y, grey[1], colour.test_y))
+    siblings = {
+        "inverted": Images(255 - plain.train_x, plain.train_y, 255 - plain.test_x, plain.test_y),
+        "bright": Images(brighter[0], plain.train_y, brighter[1], plain.test_y),
+        "grey": Images(grey[0], colour.train_y, grey[1], colour.test_y),
+    }
+    for name, images in siblings.items():
+        write(destination / name, images)
+        write_user_data(destination, name, images)
 
 
 if __name__ == "__main__":
