@@ -28,7 +28,7 @@ from sncl.streams.user.spec import parse_spec
 from sncl.tensors.fields import Fields
 from sncl.training import diagnostics, run
 from sncl.training.checkpoint import read_checkpoint, read_json, write_checkpoint, write_json
-from sncl.training.evaluate import Accuracies
+from sncl.training.evaluate import Assessment
 from sncl.training.learner import Learner
 from sncl.training.log import LOG
 from sncl.training.run import CHECKPOINT
@@ -53,10 +53,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers = random.Random(0)
     described: list[int] = []
 
-    def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:
+    def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
         """Of 360 samples, so that most have as many digits as there can be."""
         found = [100 * numbers.randrange(361) / 360 if task in tasks else None for task in range(stream.test_tasks)]
-        return {"domain_il": found}
+        return Assessment({"domain_il": found}, found)
 
     @cache
     def of_task(task: int) -> Fields:
@@ -65,7 +65,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def responses(learner: Learner, stream: Stream, task: int) -> Fields:
         return of_task(task)
 
-    monkeypatch.setattr(run, "accuracies", accuracies)
+    monkeypatch.setattr(run, "assessed", assessed)
+    monkeypatch.setattr(run, "accuracies", lambda *given: assessed(*given).accuracies)
     monkeypatch.setattr(diagnostics, "responses", responses)
     monkeypatch.setattr(run, "write_checkpoint", lambda path, tensors, facts: described.append(len(json.dumps(facts))))
     return described
