@@ -23,7 +23,7 @@ from sncl.cli import demo
 from sncl.runs.build import make_stream
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
-from sncl.runs.result import Result
+from sncl.runs.result import Result, read_result
 from sncl.runs.summary import results_table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
@@ -199,7 +199,7 @@ def test_train_as_a_program(tmp_path: Path, sncl: Sncl) -> None:
     assert {path.name for path in run.iterdir()} - {".lock"} == {
         *("experiment.json", "log.jsonl", "result.json", "checkpoint.safetensors")
     }
-    assert json.loads((run / "result.json").read_text()) == result
+    assert read_result(run / "result.json").to_json() == result
     written = json.loads((run / "experiment.json").read_text())
     assert (written["stream"], written["seed"], written["settings"]["gamma"]) == ("seq-digits", 4, 0.25)
     assert len((run / "log.jsonl").read_text().splitlines()) == result["steps"] + 3

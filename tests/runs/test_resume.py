@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from run_folders import differences
+from run_folders import differences, same_run
 
 from sncl.cli import main
 from sncl.errors import SnclError
@@ -122,12 +122,7 @@ def test_killed_at_random_moments(
     last = begin([*command, "--out", str(killed), "--checkpoint", "0.005"], monkeypatch)
     last.join()
     assert last.exitcode == 0
-    assert differences(tmp_path / "alone", killed) == []
-    ended = read_json(killed / "result.json")
-    assert ended["measures"] == result["measures"]
-    assert ended.keys() == result.keys()
-    assert all(ended[key] == result[key] for key in result if key != "seconds")
-    assert {path.name for path in killed.iterdir()} == {path.name for path in (tmp_path / "alone").iterdir()}
+    assert same_run(tmp_path / "alone", killed)
 
 
 @pytest.mark.slow
@@ -358,7 +353,7 @@ def test_a_checkpoint_holds_network_gates_memory_and_generators(tmp_path: Path) 
     setting = SETTINGS["sncl"]
     go(setting, tmp_path / "alone")
     end: Fields = read_checkpoint(tmp_path / "alone" / CHECKPOINT)[0]
-    assert {name.partition("/")[0] for name in end} == {"network", "method", "memory", "random", "example"}
+    assert {name.partition("/")[0] for name in end} == {"network", "method", "memory", "random", "example", "scores"}
     assert len([name for name in end if name.startswith("network/") and name.endswith(".mu")]) == 2
     assert {name for name in end if name.startswith("random/")} >= {
         *("random/view", "random/admission", "random/replay 0", "random/replay 1"),
