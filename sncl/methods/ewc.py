@@ -45,12 +45,12 @@ class OEWC(Method):
         super().__init__()
         self.strength = strength
         self.decay = decay
-        self.most = math.inf  # of F that counts
+        self.largest_fisher = math.inf  # that counts
         self.fisher: Tensor  # [parameters]
         self.anchor: Tensor  # [parameters]
 
     def bind(self, lr: float) -> None:
-        self.most = 1 / (2 * lr * self.strength) if self.strength else math.inf
+        self.largest_fisher = 1 / (2 * lr * self.strength) if self.strength else math.inf
 
     def prepare(self, net: nn.Module, example: Any, noise: torch.Generator) -> Tapped:
         weights = weight_vector(net).detach()
@@ -63,7 +63,7 @@ class OEWC(Method):
         return Outcome(
             {
                 "labels": label_losses(net(inputs(now)).logits, now["y"]).mean(),
-                "penalty": self.strength * (self.fisher.clamp(max=self.most) * away.square()).sum(),
+                "penalty": self.strength * (self.fisher.clamp(max=self.largest_fisher) * away.square()).sum(),
             }
         )
 

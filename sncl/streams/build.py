@@ -12,7 +12,7 @@ from sncl.streams.arrange import arrange
 from sncl.streams.benchmarks import Benchmark, named, resplit, user_benchmark
 from sncl.streams.cache import Progress
 from sncl.streams.datasets.sources import Dataset, data_root, load
-from sncl.streams.standardisation import first_samples, standardise, unit
+from sncl.streams.standardisation import brightness_transform, first_samples, standardise
 from sncl.streams.stream import Stream
 from sncl.streams.transforms import CropFlip, Transform, Unit
 from sncl.streams.user.data import Loaded, read
@@ -59,7 +59,7 @@ def build(
     if dataset is None:
         dataset = load(benchmark.dataset, data_root(root), progress)
     if isinstance(benchmark.transform, Unit):  # the files may hold other images of the same form
-        benchmark = replace(benchmark, transform=unit(dataset.train_x))
+        benchmark = replace(benchmark, transform=brightness_transform(dataset.train_x))
     return arrange(name, benchmark, dataset, seed, batch_size, tasks, validation).to(device)
 
 
@@ -87,13 +87,13 @@ def build_user(
     if not data.user_data.pixels:
         stream = standardise(stream)
     elif benchmark.network == "mlp":
-        stream = replace(stream, transform=subdued(stream))
+        stream = replace(stream, transform=normalised(stream))
     return stream.to(device)
 
 
-def subdued(stream: Stream) -> Transform:
+def normalised(stream: Stream) -> Transform:
     """The transform of a stream of images, with the brightness its first samples ask for."""
-    found = unit(stream.x[first_samples(stream)])
+    found = brightness_transform(stream.x[first_samples(stream)])
     if isinstance(stream.transform, CropFlip):
         return replace(stream.transform, mean=(found.mean,), std=(found.std,))
     return found

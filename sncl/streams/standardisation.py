@@ -80,7 +80,7 @@ def first_samples(stream: Stream) -> Tensor:
     return first if stream.sizes is None else first[: max(len(first) // FIRST_PART, 2)]
 
 
-def unit(x: Tensor) -> Unit:
+def brightness_transform(x: Tensor) -> Unit:
     """How images of bytes [samples, channels, height, width] go into a network that does not normalise by itself.
 
     The largest step size that gradient descent stands is proportional to one over the largest eigenvalue of the second

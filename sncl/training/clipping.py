@@ -20,7 +20,7 @@ from sncl.errors import SnclError
 from sncl.tensors.fields import Fields
 
 DECAY = 0.99  # of the running mean, in each step
-FREE_STEPS = 10  # at first, until there is a mean to speak of
+WARMUP_STEPS = 10  # without a bound, until there is a mean to speak of
 MOST = 10.0  # times the bound: what a norm counts at most
 
 
@@ -43,7 +43,7 @@ class Clip:
         if not gradients:
             return
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        bound = (self.factor * self.mean).masked_fill((self.steps < FREE_STEPS) | (self.mean == 0), math.inf)
+        bound = (self.factor * self.mean).masked_fill((self.steps < WARMUP_STEPS) | (self.mean == 0), math.inf)
         torch._foreach_mul_(gradients, (bound / norm).nan_to_num(nan=1.0).clamp(max=1.0))
         weight = (1 - (1 + self.steps) / (10 + self.steps)).clamp(min=1 - DECAY)
         self.mean.lerp_(torch.minimum(norm, MOST * bound), weight)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sncl
 from sncl.streams.build import build
-from sncl.streams.standardisation import FARTHEST, MNIST_MEAN, MNIST_STD, RunningScale, unit
+from sncl.streams.standardisation import FARTHEST, MNIST_MEAN, MNIST_STD, RunningScale, brightness_transform
 from sncl.streams.transforms import CropFlip, Unit
 
 
@@ -138,18 +138,18 @@ def grey(seed: int = 0, low: int = 0, high: int = 256, shape: tuple[int, ...] = 
 @pytest.mark.parametrize(("low", "high"), [(0, 256), (100, 256), (200, 256), (120, 140)])
 def test_bright_images_get_the_mean_and_deviation_that_settings_were_chosen_for(low: int, high: int) -> None:
     x = grey(0, low, high)
-    seen = unit(x).eval(x).double()
+    seen = brightness_transform(x).eval(x).double()
     assert float(seen.mean()) == pytest.approx(MNIST_MEAN, abs=1e-4)
     assert float(seen.std(correction=0)) == pytest.approx(MNIST_STD, abs=1e-4)
 
 
 def test_dark_or_small_images_stay_as_they_are() -> None:
-    assert unit(grey(high=120)) == unit(grey(shape=(40, 1, 8, 8))) == Unit()
+    assert brightness_transform(grey(high=120)) == brightness_transform(grey(shape=(40, 1, 8, 8))) == Unit()
 
 
 def test_images_of_one_value_are_only_shifted() -> None:
     x = torch.full((3, 1, 28, 28), 255, dtype=torch.uint8)
-    assert float(unit(x).eval(x).mean()) == pytest.approx(MNIST_MEAN)
+    assert float(brightness_transform(x).eval(x).mean()) == pytest.approx(MNIST_MEAN)
 
 
 def test_only_the_first_task_says_how_bright_the_users_images_are(tmp_path: Path) -> None:

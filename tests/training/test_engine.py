@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from resuming import same
+from resuming import goes_on_exactly, same
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
@@ -122,16 +122,15 @@ def test_a_resumed_run_repeats_the_same_bits(name: str, engine: str, tmp_path: P
 def test_clipped_gradients_are_exact_to_resume(name: str, engine: str, tmp_path: Path) -> None:
     rows = images(24)
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
-        whole, first, second = (learner(name, engine, clip=1.0) for _ in range(3))
-        feed(whole, rows)
-        feed(first, rows, stop=16)
-        first.save(tmp_path / "checkpoint")
-        second.load(tmp_path / "checkpoint")
-        feed(second, rows, start=16)
-    assert same(whole, second)
-    free = learner(name, engine)
-    feed(free, rows)
-    assert not torch.equal(free.state()["network/head.weight"], whole.state()["network/head.weight"])
+        bounded, free = learner(name, engine, clip=1.0), learner(name, engine)
+        for subject in (bounded, free):
+            feed(subject, rows)
+        assert not torch.equal(bounded.state()["network/head.weight"], free.state()["network/head.weight"])
+        assert goes_on_exactly(
+            lambda seed: learner(name, engine, seed, clip=1.0),
+            lambda subject, start, stop: feed(subject, rows, start, stop),
+            *(16, len(rows), tmp_path),
+        )
 
 
 @GPU
