@@ -54,7 +54,7 @@ def export_command(
 
 def show_account(found: dict[str, Any], written: Path) -> None:
     """Print what was exported, how large and how fast it is, and where it lies."""
-    from sncl.export import account_table
+    from sncl.export import account_table, is_busy
 
     print_table(*account_table(found, written.name))
     out.print()
@@ -64,7 +64,12 @@ def show_account(found: dict[str, Any], written: Path) -> None:
         f"{found['largest_logit_difference']:.1e}",
         soft_wrap=True,
     )
-    threads = found["machine"]["threads"]
+    machine = found["machine"]
+    threads = machine["threads"]
     out.print("bytes: of the weights as safetensors, beside those of the file")
-    out.print(f"ms: median, measured on this machine's CPU with {threads} thread{'s' * (threads > 1)}")
+    out.print(f"ms: median, measured in turns on this machine's CPU with {threads} thread{'s' * (threads > 1)}")
+    out.print("dense: the same network with all its neurons and without gates, as a file of the same format")
+    out.print(f"left: {written.name} in percent of that file")
+    if is_busy(machine):
+        err.print(f"note: the machine was busy (load {machine['load']}, {machine['cores']} cores): times are too long")
     err.print(f"model: {written}")

@@ -6,8 +6,8 @@ Before anything is written, the file's content is run on the test data of the ru
 network does.
 """
 
-from sncl.export.account import account_table
+from sncl.export.account import account_table, is_busy
 from sncl.export.formats import choose_format
 from sncl.export.write import account_file, export
 
-__all__ = ["account_file", "account_table", "choose_format", "export"]
+__all__ = ["account_file", "account_table", "choose_format", "export", "is_busy"]

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import sncl
-from sncl.export.formats import Format, Predict
-from sncl.export.measures import TIMED_BATCHES, PredictionCheck, count_parameters, latencies, measure_model
+from sncl.export.formats import Format, ModelFile
+from sncl.export.measures import TIMED_BATCHES, PredictionCheck, count_bytes, count_multiply_adds, latencies
 from sncl.export.models import Models
 from sncl.networks.pruning.prune import Pruned
+from sncl.networks.pruning.scales import count_parameters
 from sncl.runs.loading import Trained
 from sncl.runs.summary import READOUT_TITLES
 from sncl.streams.stream import Stream
+from sncl.training.parallel import cores
 
 
 def account(
-    run: Trained, models: Models, form: Format, content: bytes, exported: Predict, compared: PredictionCheck
+    run: Trained, models: Models, form: Format, exported: ModelFile, dense: ModelFile, compared: PredictionCheck
 ) -> dict[str, Any]:
-    """Everything measured, as plain data."""
-    images = _timed_images(run.stream)
+    """Everything measured, as plain data; ``dense`` is the file of the dense network."""
+    machine = machine_facts()
+    measured = costs(models, exported, dense, _timed_images(run.stream))
     return {
         "run": str(run.folder),
         "stream": run.experiment.stream,
@@ -33,19 +38,56 @@ def account(
         "output": {"name": "logits", "type": "float32", "shape": ["rows", run.stream.classes]},
         "layers": {name: layer._asdict() for name, layer in models.pruned.layers.items()},
         "summary": summary(models.pruned),
-        "trained": measure_model(models.trained, images) | {"accuracy": compared.before},
-        "pruned": measure_model(models.small, images),
-        "exported": {
-            "parameters": count_parameters(models.small),
-            "bytes": len(content),
-            "milliseconds": latencies(exported, images),
-            "accuracy": compared.after,
-        },
+        "trained": measured["trained"] | {"accuracy": compared.before},
+        "pruned": measured["pruned"],
+        "dense": measured["dense"],
+        "exported": measured["exported"] | {"accuracy": compared.after},
+        "left_percent": left_percent(measured["exported"], measured["dense"]),
         "scored_on": run.result.scored_on,
         "test_rows": compared.samples,
         "largest_logit_difference": compared.difference,
-        "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
+        "machine": machine,
         "versions": {"sncl": sncl.__version__, "torch": torch.__version__},
+    }
+
+
+def machine_facts() -> dict[str, Any]:
+    """What times are measured on, and how busy it is: its load of the last minute, None where that is not known."""
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": cores(),
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def is_busy(machine: dict[str, Any]) -> bool:
+    """Whether others used the machine so much that times are too long, those on several threads most of all."""
+    return machine["load"] is not None and machine["load"] > machine["cores"]
+
+
+def costs(models: Models, exported: ModelFile, dense: ModelFile, images: Tensor) -> dict[str, dict[str, Any]]:
+    """What each model costs: parameters, bytes, multiply-adds for one image, and time."""
+    networks = {"trained": models.trained, "pruned": models.small, "dense": models.dense, "exported": models.small}
+    files = {"dense": dense, "exported": exported}
+    running = networks | {name: file.predict for name, file in files.items()}
+    milliseconds = latencies(running, images)
+    return {
+        name: {
+            "parameters": count_parameters(network),
+            "bytes": len(files[name].content) if name in files else count_bytes(network),
+            "multiply_adds": count_multiply_adds(network, images[:1]),
+            "milliseconds": milliseconds[name],
+        }
+        for name, network in networks.items()
+    }
+
+
+def left_percent(exported: dict[str, Any], dense: dict[str, Any]) -> dict[str, Any]:
+    """What is left of each cost of the dense network, in percent."""
+    return {
+        key: left_percent(value, dense[key]) if isinstance(value, dict) else round(100 * value / dense[key], 2)
+        for key, value in exported.items()
     }
 
 
@@ -75,16 +117,20 @@ def summary(found: Pruned) -> str:
 
 def account_table(found: dict[str, Any], file: str) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of the table of an account."""
-    columns = [found[name] for name in ("trained", "pruned", "exported")]
+    columns = [found[name] for name in ("trained", "pruned", "dense", "exported", "left_percent")]
 
     def line(title: str, form: str, key: str, within: str | None = None) -> list[str]:
         values = [column.get(key) if within is None else column.get(key, {}).get(within) for column in columns]
-        return [title, *("–" if value is None else format(value, form) for value in values)]
+        forms = [form] * 4 + [".1f"]
+        return [
+            title,
+            *("–" if value is None else format(value, own) for value, own in zip(values, forms, strict=True)),
+        ]
 
-    return ["", "trained", "pruned", file], [
+    return ["", "trained", "pruned", f"dense {Path(file).suffix}", file, "left, %"], [
         line("parameters", ",", "parameters"),
         line("bytes", ",", "bytes"),
-        line("floating-point operations, 1 image", ",", "flops"),
+        line("multiply-adds, 1 image", ",", "multiply_adds"),
         *(line(f"ms, {size} image{'s' * (size > 1)}", ".3f", "milliseconds", str(size)) for size in TIMED_BATCHES),
         *(line(f"{READOUT_TITLES[name]}, %", ".2f", "accuracy", name) for name in found["trained"]["accuracy"]),
     ]

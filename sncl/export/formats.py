@@ -22,6 +22,13 @@ from sncl.errors import SnclError
 Predict = Callable[[Tensor], Tensor]  # images -> logits
 
 
+class ModelFile(NamedTuple):
+    """What a file holds, and how it predicts."""
+
+    content: bytes
+    predict: Predict
+
+
 class Format(NamedTuple):
     """A file format: how a file is made, how its content is loaded, and the packages that both need."""
 
@@ -30,6 +37,11 @@ class Format(NamedTuple):
     make: Callable[[nn.Module, Tensor], bytes]
     load: Callable[[bytes], Predict]
     packages: tuple[str, ...] = ()
+
+    def file(self, model: nn.Module, images: Tensor) -> ModelFile:
+        """The file of a model, loaded again, to predict on as many threads as torch has now."""
+        content = self.make(model, images)
+        return ModelFile(content, self.load(content))
 
 
 @contextmanager

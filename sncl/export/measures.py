@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save
@@ -15,13 +16,14 @@ from sncl.errors import SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import average
 from sncl.export.formats import Predict
-from sncl.networks.pruning.scales import ChannelScale
 from sncl.streams.stream import Stream
+from sncl.training.parallel import cores
 
 BATCH_SIZE = 500  # of one pass over the test data
 TIE = 1e-4  # of the largest logit of a sample: classes nearer to each other than this may change places
-TIMED_BATCHES = (1, 128)  # samples for which time is measured
-LEAST_SECONDS, LEAST_CALLS = 0.3, 5  # of one measurement
+TIMED_BATCHES = (1, 64)  # samples for which time is measured
+MOST_THREADS = 2  # on which it is measured: many machines have as many
+ROUNDS, TURN_SECONDS = 7, 0.05  # of a measurement: in a round each model has its turn
 
 
 class PredictionCheck(NamedTuple):
@@ -76,18 +78,16 @@ class _Accuracy:
         return {readout: average([list(scores)]) for readout, scores in self.scores.items()}
 
 
-def count_parameters(net: nn.Module) -> int:
-    """Learned numbers, what is left of gates included."""
-    scales = (module for module in net.modules() if isinstance(module, ChannelScale))
-    factors = sum(value.numel() for scale in scales for value in scale.buffers())
-    return factors + sum(parameter.numel() for parameter in net.parameters())
+def timed_threads() -> int:
+    """On how many threads time is measured: two, where there are so many cores."""
+    return min(MOST_THREADS, cores())
 
 
-def count_flops(model: nn.Module, image: Tensor) -> int:
-    """Floating-point operations of matrix products and convolutions for one image."""
+def count_multiply_adds(model: nn.Module, image: Tensor) -> int:
+    """Multiply-adds of matrix products and convolutions for one image: half of the floating-point operations."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(image)
-    return int(counter.get_total_flops())
+    return int(counter.get_total_flops()) // 2
 
 
 def count_bytes(model: nn.Module) -> int:
@@ -95,29 +95,31 @@ def count_bytes(model: nn.Module) -> int:
     return len(save({name: value.contiguous().clone() for name, value in model.state_dict().items()}))
 
 
-def latencies(model: Predict, images: Tensor) -> dict[str, float]:
-    """Milliseconds of one call, by the number of images."""
-    return {str(size): round(_milliseconds(model, images[:size]), 4) for size in TIMED_BATCHES}
+def latencies(models: Mapping[str, Predict], images: Tensor) -> dict[str, dict[str, float]]:
+    """Milliseconds of one call of each model, by the number of images.
+
+    The models take turns, so that whatever else the machine does slows all of them alike.
+    """
+    found = {size: _milliseconds(models, images[:size]) for size in TIMED_BATCHES}
+    return {name: {str(size): round(found[size][name], 4) for size in TIMED_BATCHES} for name in models}
 
 
-def _milliseconds(model: Predict, images: Tensor) -> float:
-    """The median time of one call."""
-    times: list[float] = []
+def _milliseconds(models: Mapping[str, Predict], images: Tensor) -> dict[str, float]:
+    """The median time of one call of each model."""
+    times: dict[str, list[float]] = {name: [] for name in models}
     with torch.inference_mode():
-        for _ in range(2):
-            model(images)
-        while len(times) < LEAST_CALLS or sum(times) < LEAST_SECONDS:
-            start = perf_counter()
-            model(images)
-            times.append(perf_counter() - start)
-    return 1000 * median(times)
+        for _ in range(ROUNDS):
+            for name, model in models.items():
+                times[name] += _turn(model, images)
+    return {name: 1000 * median(taken) for name, taken in times.items()}
 
 
-def measure_model(model: nn.Module, images: Tensor) -> dict[str, Any]:
-    """Everything that a model costs in PyTorch."""
-    return {
-        "parameters": count_parameters(model),
-        "bytes": count_bytes(model),
-        "flops": count_flops(model, images[:1]),
-        "milliseconds": latencies(model, images),
-    }
+def _turn(model: Predict, images: Tensor) -> list[float]:
+    """Seconds of each call in a turn; the first call finds the caches filled by others and does not count."""
+    model(images)
+    times: list[float] = []
+    while not times or sum(times) < TURN_SECONDS:
+        start = perf_counter()
+        model(images)
+        times.append(perf_counter() - start)
+    return times

@@ -1,4 +1,4 @@
-"""What a run predicts with, from stored images to logits: as it was trained, and without its closed neurons."""
+"""What a run predicts with, from stored images to logits: as trained, without its closed neurons, and dense."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.networks.pruning.prune import Pruned, pruned
-from sncl.networks.taps import Tapped
+from sncl.networks.pruning.scales import without_gates
+from sncl.networks.taps import Tapped, evaluating
 from sncl.runs.loading import Trained
 from sncl.streams.transforms import Transform
 
@@ -42,10 +43,15 @@ class _MethodPredictor(nn.Module):
 
 @dataclass(frozen=True)
 class Models:
-    """What a run predicts with: as it was trained, and with closed neurons removed."""
+    """What a run predicts with: as it was trained, and with closed neurons removed.
+
+    ``dense`` has all neurons and no gates, as if there had never been any: it predicts something else, at the cost that
+    a network without sparsity has. Without gates it is ``small``.
+    """
 
     trained: Predictor
     small: Predictor
+    dense: Predictor
     pruned: Pruned
 
 
@@ -66,4 +72,8 @@ def make_models(run: Trained) -> Models:
         small: nn.Module = found.net
     else:  # it reads more of its network than the logits, and has no gates
         found, small = Pruned(trained, {}, 0.0), trained
-    return Models(Predictor(transform, trained).eval(), Predictor(transform, small).eval(), found)
+    smaller = dense = Predictor(transform, small).eval()
+    if found.layers:
+        with evaluating(learner.net):
+            dense = Predictor(transform, without_gates(learner.net.body, example)).eval()
+    return Models(Predictor(transform, trained).eval(), smaller, dense, found)

@@ -10,10 +10,11 @@ import torch
 
 from sncl.export.account import account
 from sncl.export.formats import Format
-from sncl.export.measures import compare_predictions
+from sncl.export.measures import compare_predictions, timed_threads
 from sncl.export.models import EXAMPLE_SIZE, make_models
 from sncl.runs.loading import Trained
 from sncl.training.checkpoint import write_atomically, write_json
+from sncl.training.engine import on_threads
 
 
 def export(run: Trained, form: Format, file: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -21,15 +22,16 @@ def export(run: Trained, form: Format, file: Path, say: Callable[[str], None]) -
     say("removing closed neurons")
     models = make_models(run)
     images = torch.zeros(EXAMPLE_SIZE, *run.stream.shape, dtype=torch.uint8)  # kept in some formats
-    say(f"making the {form.title} file")
-    content = form.make(models.small, images)
-    exported = form.load(content)
-    say("comparing predictions on the test data")
-    with torch.no_grad():
-        compared = compare_predictions(run.stream, run.learner.logits, exported)
-    say("measuring")
-    found = account(run, models, form, content, exported, compared)
-    write_atomically(file, content)
+    with on_threads(timed_threads()):
+        say(f"making the {form.title} file")
+        exported = form.file(models.small, images)
+        say("comparing predictions on the test data")
+        with torch.no_grad():
+            compared = compare_predictions(run.stream, run.learner.logits, exported.predict)
+        say("measuring")
+        dense = exported if models.dense is models.small else form.file(models.dense, images)
+        found = account(run, models, form, exported, dense, compared)
+    write_atomically(file, exported.content)
     write_json(account_file(file), found)
     return found
 

@@ -19,19 +19,22 @@ from sncl.export.models import Predictor
 from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.pruning.prune import prune
+from sncl.networks.pruning.scales import count_parameters, without_gates
+from sncl.networks.pruning.scales import scales as scales_left
 from sncl.networks.resnet import ResNet18
 from sncl.runs.loading import load_run
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
+from sncl.training.parallel import cores
 
 SPARSE = {"gates": "natural", "start": "closed", "eta": "0.003"}  # leaves about half of the neurons closed
 
 
 @pytest.fixture(autouse=True)
 def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measures, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(measures, "TURN_SECONDS", 0.0)
 
 
 def train(folder: Path, method: str, stream: str, settings: dict[str, str]) -> Path:
@@ -85,41 +88,63 @@ def test_the_file_predicts_what_the_run_does_with_fewer_neurons(
     assert 0 < first < 20 and 0 < second < 20
     assert account["pruned"]["parameters"] == 65 * first + (first + 1) * second + (second + 1) * 10
     assert account["trained"]["parameters"] == 65 * 20 + 21 * 20 + 21 * 10 + 80
-    assert account["pruned"]["flops"] == 2 * (64 * first + first * second + second * 10)
-    assert account["exported"]["bytes"] == file.stat().st_size
+    assert account["dense"]["parameters"] == 65 * 20 + 21 * 20 + 21 * 10
+    assert account["pruned"]["multiply_adds"] == 64 * first + first * second + second * 10
+    assert account["dense"]["multiply_adds"] == 64 * 20 + 20 * 20 + 20 * 10
+    assert account["exported"]["bytes"] == file.stat().st_size < account["dense"]["bytes"]
+    for key in ("parameters", "multiply_adds"):
+        assert account["exported"][key] == account["pruned"][key]
+        wanted = 100 * account["pruned"][key] / account["dense"][key]
+        assert account["left_percent"][key] == pytest.approx(wanted, abs=0.005)
+    for name in ("trained", "pruned", "dense", "exported", "left_percent"):
+        assert list(account[name]["milliseconds"]) == ["1", "64"] and min(account[name]["milliseconds"].values()) > 0
+    assert account["machine"].keys() == {"processor", "cores", "threads", "load"}
+    assert account["machine"]["threads"] == min(2, cores())
     assert account["exported"]["accuracy"] == account["trained"]["accuracy"] == pytest.approx(run.result.accuracy)
     assert account["test_rows"] == 720 and account["largest_logit_difference"] < 1e-4
     assert f"{first + second} of 40 gated neurons are open; {40 - first - second} were removed" in account["summary"]
     assert b".py" not in file.read_bytes()  # no file of the machine it was made on
 
 
-def test_the_table(sncl: Sncl, sparse: Path) -> None:
+def test_the_table(sncl: Sncl, sparse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
     done = sncl("export", sparse, "--torch", "-o", "model.pt2")
     assert (done.code, done.err) == (0, "model: model.pt2\n")
+    monkeypatch.setattr("os.getloadavg", lambda: (64.5, 1.0, 1.0), raising=False)
+    busy = sncl("export", sparse, "--torch", "-o", "busy.pt2").err
+    assert busy.startswith("note: the machine was busy (load 64.5, ") and busy.endswith("model: busy.pt2\n")
     lines = done.out.splitlines()
-    assert lines[0].split() == ["trained", "pruned", "model.pt2"]
+    assert lines[0].split() == ["trained", "pruned", "dense", ".pt2", "model.pt2", "left,", "%"]
     assert [line.split()[0] for line in lines[1:7]] == [
         "parameters",
         "bytes",
-        "floating-point",
+        "multiply-adds,",
         "ms,",
         "ms,",
         "Domain-IL,",
     ]
+    assert [line.split()[1:3] for line in lines[4:6]] == [["1", "image"], ["64", "images"]]
+    *_, dense, exported, left = lines[1].split()
+    wanted = 100 * int(exported.replace(",", "")) / int(dense.replace(",", ""))
+    assert float(left) == pytest.approx(wanted, abs=0.051) and lines[6].split()[-1] == "–"
     assert "were removed" in done.out and "the same predictions on all 720 test rows" in done.out
-    assert "this machine" in done.out
+    threads = min(2, cores())
+    assert f"in turns on this machine's CPU with {threads} thread{'s' * (threads > 1)}\n" in done.out
+    assert torch.get_num_threads() == 1  # as it was
 
 
 def test_it_says_so_when_nothing_is_removed(plain: Path, sparse: Path, tmp_path: Path) -> None:
     account = export(load_run(plain, device="cpu"), FORMATS["torch"], tmp_path / "plain.pt2", lambda _: None)
     assert account["summary"] == "the network has no gates, so nothing was removed"
-    assert account["pruned"]["parameters"] == account["trained"]["parameters"]
+    assert account["pruned"]["parameters"] == account["trained"]["parameters"] == account["dense"]["parameters"]
+    assert account["left_percent"]["bytes"] == account["left_percent"]["multiply_adds"] == 100
     run = load_run(sparse, device="cpu")
     for _, gate in gates(run.learner.net):
         torch.nn.init.constant_(gate.get_parameter("log_lambda"), -9.0)
     account = export(run, FORMATS["torch"], tmp_path / "open.pt2", lambda _: None)
     assert account["summary"].startswith("all 40 gated neurons are open, so no neuron was removed")
-    assert account["pruned"]["parameters"] == account["trained"]["parameters"] - 80
+    assert account["pruned"]["parameters"] == account["trained"]["parameters"] - 80 == account["dense"]["parameters"]
+    assert account["left_percent"]["parameters"] == account["left_percent"]["multiply_adds"] == 100
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
@@ -217,6 +242,52 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():
         torch.testing.assert_close(exported(more), net.eval()(view.eval(more)), atol=1e-5, rtol=1e-5)
+
+
+def test_exact_counts_of_a_resnet_with_closed_channels() -> None:
+    """Channels between the two convolutions of a block go alone; each stage has side 16, 8, 4 or 2."""
+    torch.manual_seed(0)
+    x = torch.rand(2, 3, 16, 16)
+    net = attach_gates(ResNet18(5, width=4), x).eval()
+    closed = {name: number for number, (name, _) in enumerate(gates(net)) if name.endswith("relu1")}
+    for name, gate in gates(net):
+        with torch.no_grad():
+            gate.log_variance[: closed.get(name, 0) % 4] = 5.0
+    dense, small = without_gates(net, x), prune(net, x)
+    plain = ResNet18(5, width=4)
+    assert count_parameters(dense) == count_parameters(plain) == sum(each.numel() for each in plain.parameters())
+    parameters, products = count_parameters(dense), measures.count_multiply_adds(dense, x[:1])
+    shapes = [(4 * 2**stage, 16 // 2**stage) for stage in range(4)]  # channels and side
+    widths = [4, *(width for width, _ in shapes)]
+    assert products == 27 * 4 * 16**2 + 32 * 5 + sum(
+        side**2 * (9 * before * width + 3 * 9 * width**2 + before * width * (stage > 0))
+        for stage, (before, (width, side)) in enumerate(zip(widths, shapes, strict=False))
+    )
+    scales = sum(len(scale.factor) for _, scale in scales_left(small))
+    for name, number in closed.items():
+        stage, block = int(name[5]) - 1, int(name[7])
+        width, side = shapes[stage]
+        read = width if block else widths[stage]
+        parameters -= number % 4 * (9 * read + 2 + 9 * width)  # a filter, its normalisation, and what reads it
+        products -= number % 4 * side**2 * (9 * read + 9 * width)
+    assert any(number % 4 for number in closed.values())
+    assert (count_parameters(small) - scales, measures.count_multiply_adds(small, x[:1])) == (parameters, products)
+
+
+def test_models_take_turns_in_measurements() -> None:
+    called: list[tuple[str, int]] = []
+
+    def model(name: str) -> Callable[[Tensor], Tensor]:
+        def predict(images: Tensor) -> Tensor:
+            called.append((name, len(images)))
+            return images
+
+        return predict
+
+    found = measures.latencies({"a": model("a"), "b": model("b")}, torch.zeros(64, 1))
+    for size in measures.TIMED_BATCHES:
+        assert [name for name, rows in called if rows == size] == ["a", "a", "b", "b"] * measures.ROUNDS
+    assert found.keys() == {"a", "b"} and list(found["a"]) == ["1", "64"]
 
 
 def test_a_format_is_chosen_by_its_name_or_by_the_files(tmp_path: Path) -> None:

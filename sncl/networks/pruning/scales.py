@@ -72,6 +72,20 @@ def with_fixed_gates(net: nn.Module, example: Inputs) -> nn.Module:
     return copy
 
 
+def without_gates(net: nn.Module, example: Inputs) -> nn.Module:
+    """A copy with all its neurons and without gates and taps: the dense network. ``net`` is in evaluation mode."""
+    copy = with_fixed_gates(net, example)
+    for name, scale in list(scales(copy)):
+        remove_scale(copy, name, scale)
+    return copy
+
+
+def count_parameters(net: nn.Module) -> int:
+    """Learned numbers, what is left of gates included."""
+    factors = sum(value.numel() for _, scale in scales(net) for value in scale.buffers())
+    return factors + sum(parameter.numel() for parameter in net.parameters())
+
+
 def _fixed(gate: Gate, dims: int) -> ChannelScale:
     """The gate of an input with so many axes, as it is in evaluation."""
     behind = dims - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
