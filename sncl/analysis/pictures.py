@@ -167,22 +167,25 @@ def draw_calibration(groups: Sequence[AnalysisGroup], path: Path) -> None:
 
 
 def draw_sparsity(groups: Sequence[AnalysisGroup], path: Path) -> None:
-    """What a threshold closes, and what that costs: open neurons by threshold, accuracy by open neurons."""
+    """What a threshold closes, and what that costs: open neurons by threshold, accuracy by open neurons and by size."""
     readout = next(iter(groups[0].summary["unmasked"]))
-    with panels(path, 1, 2, COLUMN, 1.7) as axes:
-        closing, cost = axes[0]
+    sizes = {"open": "open neurons, %", "parameters_left": "parameters left, %"}
+    with panels(path, 1, 3, 1.5 * COLUMN, 1.7) as axes:
+        closing, *costs = axes[0]
         for number, group in enumerate(groups):
             points = group.summary["thresholds"]
             thresholds = [point["threshold"]["mean"] for point in points]
-            fractions = [point["open"] for point in points]
-            curve(closing, thresholds, fractions, group.title, number)
-            curve(cost, [each["mean"] for each in fractions], [point[readout] for point in points], group.title, number)
+            curve(closing, thresholds, [point["open"] for point in points], group.title, number)
             dense = group.summary["unmasked"][readout]["mean"]
-            cost.axhline(dense, color=f"C{number % 10}", linewidth=0.7, linestyle=":")
+            for panel, size in zip(costs, sizes, strict=True):
+                where, scores = [point[size]["mean"] for point in points], [point[readout] for point in points]
+                curve(panel, where, scores, group.title, number)
+                panel.axhline(dense, color=f"C{number % 10}", linewidth=0.7, linestyle=":")
         closing.set_xlabel("threshold on log λ")
-        closing.set_ylabel("open neurons, %")
-        cost.set_xlabel("open neurons, %")
-        cost.set_ylabel(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
-        cost.legend()
-        for panel in (closing, cost):
+        closing.set_ylabel(sizes["open"])
+        for panel, title in zip(costs, sizes.values(), strict=True):
+            panel.set_xlabel(title)
+        costs[0].set_ylabel(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
+        costs[0].legend()
+        for panel in axes[0]:
             panel.grid(alpha=0.25, linewidth=0.5)

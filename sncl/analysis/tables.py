@@ -75,14 +75,14 @@ def calibration_table(groups: Sequence[AnalysisGroup]) -> Cells:
 def sparsity_table(groups: Sequence[AnalysisGroup]) -> Cells:
     readouts = list(groups[0].summary["unmasked"])
     titles = [f"{READOUT_TITLES[readout.partition('/')[2]]}, %" for readout in readouts]
-    headings = ["method", "seeds", "threshold", "open neurons, %", *titles]
+    headings = ["method", "seeds", "threshold", "open neurons, %", "parameters left, %", *titles]
     cells = []
     for each in groups:
         seeds = len(each.runs)
         dense = [show_measure(each.summary["unmasked"].get(readout), seeds) for readout in readouts]
-        cells.append([each.title, str(seeds), "no mask", "100", *dense])
+        cells.append([each.title, str(seeds), "no mask", "100", "100", *dense])
         for point in each.summary["thresholds"]:
-            values = [show_measure(point.get(key), seeds) for key in ("open", *readouts)]
+            values = [show_measure(point.get(key), seeds) for key in ("open", "parameters_left", *readouts)]
             cells.append([each.title, str(seeds), f"{point['threshold']['mean']:g}", *values])
     return headings, cells
 

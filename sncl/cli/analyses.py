@@ -140,17 +140,26 @@ def analyze_sparsity(
     picture: PictureOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Open neurons and accuracy of runs of SNCL under many thresholds: sparsity is a choice of evaluation."""
+    """Open neurons, size and accuracy of runs of SNCL under many thresholds: sparsity is a choice of evaluation.
+
+    Also left in each run folder, as sparsity.json, for sncl report.
+    """
     from sncl.analysis.pictures import draw_sparsity
     from sncl.analysis.sparsity import THRESHOLDS, sparsity
     from sncl.analysis.tables import sparsity_table
+    from sncl.runs.sweep import keep_sweep
 
     try:
         chosen = THRESHOLDS if thresholds is None else tuple(sorted({float(part) for part in thresholds.split(",")}))
     except ValueError as error:
         raise SnclError(f"--thresholds takes numbers with commas between them, not {thresholds!r}") from error
     show = Presentation("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
-    analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
+    groups = analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
+    for run in (run for group in groups for run in group.runs):
+        try:
+            keep_sweep(Path(run["run"]), run)
+        except SnclError as error:
+            err.print(f"note: {error}, so sncl report will not show it")
 
 
 class Presentation(NamedTuple):

@@ -19,7 +19,7 @@ from sncl.report.collect import Notify
 from sncl.report.figures.figure import groups_by_stream
 from sncl.report.groups import RunGroup, mixtures
 from sncl.report.sections import sections
-from sncl.report.stored import read_stored
+from sncl.report.stored import read_stored, read_sweeps
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -29,7 +29,8 @@ def page(groups: Sequence[RunGroup], note: Notify) -> str:
     from plotly.offline import get_plotlyjs
 
     stored = {each.first_folder: read_stored(each.runs[0], note) for each in groups}
-    parts = sections(groups, stored)
+    sweeps = read_sweeps([run for each in groups for run in each.runs], note)
+    parts = sections(groups, stored, sweeps)
     streams = list(groups_by_stream(groups))
     runs = sum(len(each.runs) for each in groups)
     kinds = f"{len(groups)} {'setting' if len(groups) == 1 else 'settings'}"

@@ -10,6 +10,7 @@ from sncl.report.elements import figure_element, sheet_element, table_element
 from sncl.report.figures.accuracy import accuracy_figure, forgetting_figure, matrix_figure
 from sncl.report.figures.figure import Figure
 from sncl.report.figures.memory import balance_figure, stored_loss_figure
+from sncl.report.figures.size import COMMAND, TITLE, Sweeps, size_figure, unknown_sizes
 from sncl.report.figures.sparsity import log_lambda_figure, neuron_use_figure, open_neurons_figure, overlap_figure
 from sncl.report.figures.training import cost_figure, loss_figure
 from sncl.report.groups import RunGroup
@@ -34,10 +35,11 @@ class Section(NamedTuple):
         return "\n".join([*(figure_element(each, several) for each in self.figures), self.html])
 
 
-def sections(groups: Sequence[RunGroup], stored: Mapping[str, Stored]) -> list[Section]:
+def sections(groups: Sequence[RunGroup], stored: Mapping[str, Stored], sweeps: Sweeps) -> list[Section]:
     """The sections that have something to show, with the figures that have."""
     memory = [balance_figure(groups), stored_loss_figure(groups, stored)]
     sparsity = [open_neurons_figure(groups), neuron_use_figure(groups), overlap_figure(groups)]
+    sparsity += [log_lambda_figure(groups, stored), size_figure(groups, sweeps)]
     wanted = [
         Section("results", "Final results", [], final_tables(groups)),
         Section("over-time", "Accuracy over time", [accuracy_figure(groups)]),
@@ -46,7 +48,7 @@ def sections(groups: Sequence[RunGroup], stored: Mapping[str, Stored]) -> list[S
         Section("training", "Training losses", [loss_figure(groups)]),
         Section("spent", "Time and memory", [cost_figure(groups)]),
         Section("memory", "The memory", memory, sheets(groups, stored)),
-        Section("sparsity", "Sparsity", [*sparsity, log_lambda_figure(groups, stored)]),
+        Section("sparsity", "Sparsity", sparsity, size_note(groups, sweeps)),
         Section("settings", "Settings and manifest", [], settings(groups)),
     ]
     drawn = [each._replace(figures=[figure for figure in each.figures if figure.views]) for each in wanted]
@@ -83,6 +85,15 @@ def sheets(groups: Sequence[RunGroup], stored: Mapping[str, Stored]) -> str:
     left = f" Of {len(shown)} memories the first {MOST_SHEETS} are shown." if len(shown) > MOST_SHEETS else ""
     note = f"What the memory of the first seed holds at the end, sorted by class.{left}"
     return "\n".join([f'<h3>Images in the memory</h3><p class="quiet">{note}</p>', *parts])
+
+
+def size_note(groups: Sequence[RunGroup], sweeps: Sweeps) -> str:
+    """What was not analysed, and the command that does it; nothing where nothing is missing."""
+    missing = unknown_sizes(groups, sweeps)
+    if not missing:
+        return ""
+    heading = "" if sweeps else f"<h3>{TITLE}</h3>"
+    return f'{heading}<p class="quiet">Not measured of {escape("; ".join(missing))}: {COMMAND} does it.</p>'
 
 
 def settings(groups: Sequence[RunGroup]) -> str:

@@ -1,9 +1,14 @@
-"""What the last checkpoint of a run shows: the images and losses the memory holds, and how far each gate is open."""
+"""What lies in a run folder beside its numbers.
+
+The last checkpoint has the images and losses the memory holds, and how far each gate is open; an analysis may have left
+its accuracy under many thresholds.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -12,6 +17,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import log_ratio
 from sncl.report.collect import FinishedRun, Notify, shown
+from sncl.runs.sweep import SWEEP, StoredSweep, read_sweep
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.run import CHECKPOINT
@@ -51,6 +57,20 @@ def read_stored(run: FinishedRun, note: Notify) -> Stored:
     except (SnclError, *UNSHOWABLE):
         note(f"the checkpoint of {shown(run.folder)} is damaged, so its memory and gates are not shown")
         return Stored([], {}, None)
+
+
+def read_sweeps(runs: Iterable[FinishedRun], note: Notify) -> dict[str, StoredSweep]:
+    """What ``sncl analyze sparsity`` has left of these runs, by folder; a damaged file is left out, with a note."""
+    found = {}
+    for run in runs:
+        try:
+            sweep = read_sweep(run.folder, run.experiment)
+        except SnclError:
+            note(f"{SWEEP} of {shown(run.folder)} is damaged or about another run, and not shown")
+            continue
+        if sweep is not None:
+            found[str(run.folder)] = sweep
+    return found
 
 
 def look_into(tensors: Fields, run: FinishedRun) -> Stored:

@@ -2,7 +2,7 @@
 
 A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors`` (where it is, and in the end the
 trained network), ``log.jsonl`` and, once finished, ``result.json``; on demand also ``task-01.safetensors`` and so on,
-the network after each task, and ``tensorboard/``.
+the network after each task, ``tensorboard/``, and ``sparsity.json``, which an analysis leaves for the report.
 """
 
 from __future__ import annotations

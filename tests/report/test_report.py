@@ -15,6 +15,7 @@ import pytest
 from command_line import Sncl
 from example_results import result
 from PIL import Image
+from sweeps import keep_example
 
 from sncl import report
 from sncl.evaluation.metrics import falls
@@ -23,7 +24,9 @@ from sncl.report.collect import FinishedRun, read_runs
 from sncl.report.figures.accuracy import accuracy_curve
 from sncl.report.groups import RunGroup, group_runs
 from sncl.report.tables import paper
+from sncl.runs.experiment import read_described
 from sncl.runs.plan import plan
+from sncl.runs.sweep import SWEEP
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
@@ -99,6 +102,38 @@ def test_figures_tell_of_memory_and_gates(whole: Page) -> None:
     (heat,) = whole.view("overlap", "seq-digits", "SNCL, seed 1")["data"]
     assert all(heat["z"][i][j] == heat["z"][j][i] for i in range(3) for j in range(3))
     assert {view["keys"][1] for view in whole.figures()["open"]["views"]} == {"SNCL, seed 0", "SNCL, seed 1"}
+
+
+def test_accuracy_against_size_is_shown_where_it_was_analysed(
+    runs: Path, tmp_path: Path, copied: Copied, whole: Page
+) -> None:
+    assert "size" not in whole.figures()
+    missing = "Not measured of seq-digits, SNCL (seeds 0, 1); digits-360, SNCL (seed 0): sncl analyze sparsity RUN"
+    assert f'<h3>Accuracy against size</h3><p class="quiet">{missing}' in whole.text
+    folders = [copied(f"sncl-{seed}", f"ours-{seed}") for seed in (0, 1)]
+    keep_example(folders[0], read_described(folders[0]), class_il=40.0, task_il=60.0)
+    one = page(tmp_path, runs / "er-0", *folders)
+    assert "Not measured of seq-digits, SNCL (seed 1): sncl analyze" in one.text
+    keep_example(folders[1], read_described(folders[1]), class_il=44.0, task_il=60.0)
+    shown = page(tmp_path, runs / "er-0", *folders)
+    assert "Not measured" not in shown.text and shown.notes == []
+    figure = shown.figures()["size"]
+    assert figure["title"] == "Accuracy against size" and "on 60 test samples" in figure["note"]
+    for size, places in {"open neurons, %": [20, 80, 100], "parameters left, %": [10, 70, 100]}.items():
+        (line,) = shown.view("size", "seq-digits", "Class-IL", size)["data"]
+        assert (line["name"], line["x"], line["y"]) == ("SNCL", places, [42, 52, 62])
+        assert line["deviation"] == pytest.approx([8**0.5] * 3, abs=1e-3)
+    assert len(figure["views"]) == 4  # two read-outs
+
+
+def test_an_analysis_that_is_damaged_or_of_another_run_is_noted(runs: Path, tmp_path: Path, copied: Copied) -> None:
+    folder = copied("sncl-0", "ours")
+    keep_example(folder, read_described(runs / "sncl-1"))
+    note = "sparsity.json of ours is damaged or about another run, and not shown"
+    assert page(tmp_path, folder).notes == [note]
+    (folder / SWEEP).write_text("{")
+    damaged = page(tmp_path, folder)
+    assert damaged.notes == [note] and "Not measured of seq-digits, SNCL (seed 0)" in damaged.text
 
 
 def test_the_images_of_the_memory_are_one_picture(whole: Page) -> None:
