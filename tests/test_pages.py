@@ -44,7 +44,9 @@ KNOWN = {
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
     "user_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
     "report": Page(
-        slow=True, needs=("plotly", "matplotlib"), leaves=("report.html", "fisher.json", "tsne.svg", "sparsity.png")
+        slow=True,
+        needs=("plotly", "matplotlib"),
+        leaves=("report.html", "fisher.json", "tsne.svg", "sparsity.png", "capacity.png"),
     ),
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)

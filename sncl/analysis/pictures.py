@@ -189,3 +189,28 @@ def draw_sparsity(groups: Sequence[AnalysisGroup], path: Path) -> None:
         costs[0].legend()
         for panel in axes[0]:
             panel.grid(alpha=0.25, linewidth=0.5)
+
+
+def draw_capacity(groups: Sequence[AnalysisGroup], path: Path) -> None:
+    """Accuracy right after learning each task, with gates and without (dashed), and the paired difference."""
+    readouts = list(groups[0].summary["readouts"])
+    with panels(path, len(readouts), 2, COLUMN, 1.7 * len(readouts)) as axes:
+        for (learned, gained), readout in zip(axes, readouts, strict=True):
+            for number, group in enumerate(groups):
+                found = group.summary["readouts"][readout]
+                for key, panel, style in (
+                    ("with_gates", learned, "-"),
+                    ("without_gates", learned, "--"),
+                    ("difference", gained, "-"),
+                ):
+                    known = [(task, value) for task, value in enumerate(found[key], start=1) if value is not None]
+                    label = f"{group.title}, {key.replace('_', ' ')}"
+                    curve(panel, [task for task, _ in known], [value for _, value in known], label, number, style)
+            gained.axhline(0, color="grey", linewidth=0.7, linestyle=":")
+            learned.set_ylabel(f"{READOUT_TITLES[readout]} right after, %")
+            gained.set_ylabel("with gates - without")
+            for panel in (learned, gained):
+                panel.set_xlabel("task")
+                panel.xaxis.get_major_locator().set_params(integer=True)
+                panel.grid(alpha=0.25, linewidth=0.5)
+        axes[0][0].legend()

@@ -87,6 +87,29 @@ def sparsity_table(groups: Sequence[AnalysisGroup]) -> Cells:
     return headings, cells
 
 
+def capacity_table(groups: Sequence[AnalysisGroup]) -> Cells:
+    headings = ["method", "seeds", "read-out", "right after", "open, %", "with gates, %", "without, %", "difference"]
+    cells = []
+    for each in groups:
+        seeds, opened = len(each.runs), dict(enumerate(each.summary["open"]))
+        for readout, found in each.summary["readouts"].items():
+            start = [each.title, str(seeds), READOUT_TITLES[readout]]
+            columns = zip(found["with_gates"], found["without_gates"], found["difference"], strict=True)
+            for task, (ours, theirs, gain) in enumerate(columns):
+                numbers = [show_points(value, seeds) for value in (opened.get(task), ours, theirs)]
+                cells.append([*start, f"task {task + 1}", *numbers, show_points(gain, seeds, "+")])
+            parts = {"first_half": "first half", "second_half": "second half", "growth": "second - first half"}
+            cells += [[*start, name, "", "", "", show_points(found[key], seeds, "+")] for key, name in parts.items()]
+    return headings, cells
+
+
+def show_points(value: dict[str, float] | None, seeds: int, sign: str = "") -> str:
+    """Percent or points over seeds, with two digits behind the point."""
+    if value is None:
+        return "–"
+    return f"{value['mean']:{sign}.2f}" + (f" ± {value['std']:.2f}" if seeds > 1 else "")
+
+
 def sample_count(group: AnalysisGroup, key: str) -> str:
     counts: list[Any] = sorted({run[key] for run in group.runs})
     return " to ".join(str(count) for count in (counts[0], counts[-1])[: len(counts)])

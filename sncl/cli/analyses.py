@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
-from rich.progress import TaskID
 
-from sncl.cli.bars import counting_bar
-from sncl.cli.console import err, print_json, print_table
+from sncl.cli.console import err, say
 from sncl.cli.options import (
     DataOption,
     DeviceOption,
@@ -24,11 +19,8 @@ from sncl.cli.options import (
     SeedOption,
     numbers,
 )
+from sncl.cli.presentation import Presentation, analyze
 from sncl.errors import SnclError
-from sncl.training.stopping import stop_code
-
-if TYPE_CHECKING:
-    from sncl.analysis.groups import AnalysisGroup
 
 
 def analyze_perturbation(
@@ -162,74 +154,20 @@ def analyze_sparsity(
             err.print(f"note: {error}, so sncl report will not show it")
 
 
-class Presentation(NamedTuple):
-    """What is made of an analysis: its name, its table, its picture, and where they go."""
+def analyze_capacity(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders")],
+    file: OutOption = None,
+    picture: PictureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accuracy right after learning each task, with gates beside without, over pairs of runs of one seed.
 
-    name: str
-    table: Callable[[Sequence[AnalysisGroup]], tuple[list[str], list[list[str]]]]
-    draw: Callable[[Sequence[AnalysisGroup], Path], None]
-    file: Path | None
-    picture: Path | None
-    as_json: bool
+    A pair differs in nothing but gates. Does a network that keeps neurons in reserve learn later tasks better?
+    """
+    from sncl.analysis.capacity import capacity
+    from sncl.analysis.pictures import draw_capacity
+    from sncl.analysis.tables import capacity_table
 
-
-def analyze(
-    analysis: Callable[..., dict[str, Any]],
-    options: dict[str, Any],
-    runs: list[Path],
-    show: Presentation,
-    data: Path | None,
-    device: str,
-) -> list[AnalysisGroup]:
-    """Analyse the runs, and show, write and draw what was found."""
-    from sncl.cli.pictures import check_picture
-    from sncl.training.checkpoint import write_json
-
-    if show.file is not None and (show.file.suffix != ".json" or not show.file.parent.is_dir()):
-        raise SnclError(f"--out is a .json file in a folder that exists, not {show.file}")
-    if show.picture is not None:
-        check_picture(show.picture)
-    try:
-        groups = of_every_run(runs, partial(analysis, **options), data, device)
-    except KeyboardInterrupt:
-        err.print("stopped; nothing was written")
-        sys.exit(stop_code())
-    found = {
-        "analysis": show.name,
-        "options": options,
-        "groups": [group.as_json() for group in groups],
-        "runs": [run for group in groups for run in group.runs],
-    }
-    if show.file is not None:
-        write_json(show.file, found)
-    if show.as_json:
-        print_json(found)
-    else:
-        print_table(*show.table(groups))
-    if show.picture is not None:
-        show.draw(groups, show.picture)
-        err.print(f"picture: {show.picture}")
-    return groups
-
-
-def of_every_run(
-    folders: Sequence[Path], analysis: Callable[..., dict[str, Any]], data: Path | None, device: str
-) -> list[AnalysisGroup]:
-    """What an analysis says about each run, behind one progress bar each, by method and seed."""
-    from sncl.analysis.groups import analysed, by_seed
-    from sncl.runs.loading import load_run
-    from sncl.training.engine import exact_kernels, on_threads
-
-    found = []
-    with counting_bar(err) as progress:
-        for folder in folders:
-            bar = progress.add_task(str(folder), total=None, note="")
-
-            def watch(done: int, total: int, bar: TaskID = bar) -> None:
-                progress.update(bar, completed=done, total=total)
-
-            run = load_run(folder, data, device)
-            with exact_kernels(), on_threads(run.experiment.threads):
-                found.append(analysed(run, analysis(run, progress=watch)))
-            by_seed(found)  # refuses the same seed twice before more time is spent
-    return by_seed(found)
+    show = Presentation("capacity", capacity_table, draw_capacity, file, picture, as_json)
+    show.check()
+    show.present(capacity(runs, lambda text: say(f"note: {text}")), {})

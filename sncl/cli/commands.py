@@ -11,6 +11,7 @@ from sncl import __version__
 from sncl.cli import STOPPED
 from sncl.cli.analyses import (
     analyze_calibration,
+    analyze_capacity,
     analyze_fisher,
     analyze_perturbation,
     analyze_sparsity,
@@ -103,6 +104,7 @@ for name, analysis in (
     ("tsne", analyze_tsne),
     ("calibration", analyze_calibration),
     ("sparsity", analyze_sparsity),
+    ("capacity", analyze_capacity),
 ):
     analyze_app.command(name)(analysis)
 app.add_typer(analyze_app, name="analyze")

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.report.collect import Notify
+from sncl.runs.folders import Notify
 
 
 def check_report(path: Path) -> None:

@@ -15,11 +15,11 @@ from string import Template
 from typing import Any
 
 import sncl
-from sncl.report.collect import Notify
 from sncl.report.figures.figure import groups_by_stream
 from sncl.report.groups import RunGroup, mixtures
 from sncl.report.sections import sections
 from sncl.report.stored import read_stored, read_sweeps
+from sncl.runs.folders import Notify
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import log_ratio
-from sncl.report.collect import FinishedRun, Notify, shown
+from sncl.report.collect import FinishedRun
+from sncl.runs.folders import Notify, shown
 from sncl.runs.sweep import SWEEP, StoredSweep, read_sweep
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint

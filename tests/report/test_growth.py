@@ -9,7 +9,7 @@ from growth import assert_linear, work
 
 from sncl.paper.records import known
 from sncl.report import write_report
-from sncl.report.collect import FinishedRun, read_run, read_runs
+from sncl.report.collect import FinishedRun, read_runs
 from sncl.report.groups import group_runs
 from sncl.training.checkpoint import read_json, sealed, unsealed, write_json
 
@@ -44,7 +44,7 @@ def test_reading(runs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("alike", [True, False], ids=["seeds", "settings"])
 def test_groups(runs: Path, alike: bool) -> None:
     """Each of a thousand runs with a title that sets it apart from all others."""
-    one = read_run(runs / "er-0")
+    (one,) = read_runs([runs / "er-0"], print)
 
     def many(count: int) -> list[FinishedRun]:
         if alike:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sncl.report.collect import read_run
+from sncl.report.collect import read_runs
 from sncl.report.stored import read_stored
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
@@ -27,7 +27,7 @@ def test_gates_are_those_of_the_network_that_predicts(gates: str, ema: str, tmp_
     def of(layer: str, name: str) -> torch.Tensor:
         return tensors[f"{part}/{layer}.gate.{name}"].double()
 
-    found = read_stored(read_run(tmp_path), lambda note: None).log_lambda
+    found = read_stored(*read_runs([tmp_path], print), print).log_lambda
     assert len(found) == 2
     for layer, values in found.items():
         mean = of(layer, "mu")
@@ -48,6 +48,6 @@ def test_tensors_of_the_wrong_shape_are_no_traceback(runs: Path, tmp_path: Path,
     shutil.copytree(runs / "sncl-0", tmp_path / "run")
     write_checkpoint(tmp_path / "run" / CHECKPOINT, tensors, {})
     notes: list[str] = []
-    stored = read_stored(read_run(tmp_path / "run"), notes.append)
+    stored = read_stored(*read_runs([tmp_path / "run"], print), notes.append)
     assert stored.sheet is None
     assert stored.losses or notes == ["the checkpoint of run is damaged, so its memory and gates are not shown"]
