@@ -57,10 +57,6 @@ class SNCL(Method):
             self.gating.attach(net, example, noise)
         return Tapped(net, tuple(self.axes))
 
-    def parameter_groups(self, net: Tapped, lr: float) -> list[dict[str, Any]]:
-        moved = set(self.gating.moved()) if self.gating is not None else set()
-        return [{"params": [each for each in net.parameters() if each not in moved], "lr": lr}]
-
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         here, *there = net.passes(inputs(now), *(inputs(batch) for batch in past))
         each, refresh = label_losses(here.logits, now["y"]), Fields()

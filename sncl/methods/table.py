@@ -24,12 +24,12 @@ from sncl.methods.pnn import PNN
 from sncl.methods.sgd import SGD
 from sncl.methods.si import SI
 from sncl.methods.sncl import SNCL
-from sncl.networks.gating.policies import KL, Gating, Natural, Target
+from sncl.networks.gating.policies import KL, Gating, Grow
 
 Value = float | int | str
 Settings = dict[str, Value]
 ADMISSIONS: dict[str, type[Admission]] = {"loss-aware": LossAwareReservoir, "reservoir": Reservoir}
-GATINGS: dict[str, type[Gating] | None] = {"off": None, "kl": KL, "natural": Natural, "target": Target}
+GATINGS: dict[str, type[Gating] | None] = {"off": None, "grow": Grow, "kl": KL}
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,12 @@ METHODS: dict[str, Entry] = {
         "SNCL",
         make_sncl,
         "Gong et al., CVPR 2022",
-        {"alpha": 0.5, "beta": 0.5, "gamma": 0.5, "gates": "kl", "admission": "loss-aware", "features": "auto"},
+        {"alpha": 0.5, "beta": 0.5, "gamma": 0.5, "gates": "grow", "admission": "loss-aware", "features": "auto"},
         choices={
             "gates": {
                 "off": {},
+                "grow": {"sparsity": 0.3, "start": 0.5, "fill": 1.0, "neurons": 0, "layers": "auto"},
                 "kl": {"eta": 1e-4, "anneal": 0.0, "layers": "auto"},
-                "natural": {"eta": 1e-4, "anneal": 0.0, "start": "open", "layers": "auto"},
-                "target": {"sparsity": 0.3, "layers": "auto"},
             }
         },
     ),

@@ -42,12 +42,14 @@ class Site(NamedTuple):
     """One layer whose output channels can be gated: its name, how many channels, and on which axis they lie.
 
     ``by_row``: it runs once, and its first axis is that of the samples, so that it is a feature that can be replayed.
+    ``last``: only the layer that makes the logits reads it, and its channels are not a residual sum's.
     """
 
     name: str
     channels: int
     axis: int
     by_row: bool = True
+    last: bool = False
 
 
 def find_sites(net: nn.Module, example: Inputs) -> list[Site]:
@@ -63,7 +65,7 @@ def find_sites(net: nn.Module, example: Inputs) -> list[Site]:
         if covered & wiring.trained and not covered & wiring.logits and name not in carried_on:
             channels_first = wiring.is_convolution(min(covered)) or isinstance(module, BATCHNORM)
             sites.append(_site(wiring, name, wiring.calls[name][0].shape, 1 if channels_first else -1))
-    return sites or _last_input(net, wiring)
+    return _with_last(wiring, sites) or _last_input(net, wiring)
 
 
 def find_features(net: nn.Module, example: Inputs) -> list[Site]:
@@ -92,7 +94,7 @@ def named_sites(net: nn.Module, example: Inputs, layers: tuple[str, ...]) -> lis
         else:
             images = len(shape) == 4 and not isinstance(made.module, nn.LayerNorm)
         sites.append(_site(wiring, name, shape, 1 if images and len(shape) > 2 else -1))
-    return sites
+    return _with_last(wiring, sites)
 
 
 def logit_layers(net: nn.Module, example: Inputs) -> set[str]:
@@ -104,6 +106,16 @@ def logit_layers(net: nn.Module, example: Inputs) -> set[str]:
 
 def _site(wiring: Wiring, name: str, shape: torch.Size, axis: int) -> Site:
     return Site(name, shape[axis], axis, wiring.by_row(name, shape))
+
+
+def _with_last(wiring: Wiring, sites: list[Site]) -> list[Site]:
+    """The sites, with a mark on those that the logits are made of."""
+    ends = {each.node: site.name for site in sites if site.name in wiring.calls for each in wiring.calls[site.name]}
+    read = set().union(
+        *(reached(wiring.calls[name][0].source, ends, (*TO_LOGITS, *SCALING)) for name in wiring.logits)
+    )
+    own = {name for node, name in ends.items() if len(reached(node, wiring.neurons, JOINING + SCALING)) == 1}
+    return [site._replace(last=site.name in read & own) for site in sites]
 
 
 def _finished(wiring: Wiring) -> dict[str, set[str]]:

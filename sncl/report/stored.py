@@ -87,8 +87,8 @@ def gate_values(tensors: Fields) -> dict[str, list[float]]:
     found = {}
     for name, value in network.items():
         gate, _, field = name.rpartition(".")
-        if field in ("log_lambda", "log_variance") and f"{gate}.mu" in network:
-            values = value if field == "log_lambda" else log_ratio(network[f"{gate}.mu"], value)
+        if field == "log_variance" and f"{gate}.mu" in network:
+            values = log_ratio(network[f"{gate}.mu"], value)
             found[gate.rpartition(".")[0]] = [round(each, 3) for each in values.double().tolist()]
     return dict(sorted(found.items()))
 

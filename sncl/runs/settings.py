@@ -15,8 +15,7 @@ from sncl.methods.table import Settings, Value, entry, make
 from sncl.networks.gating.mask import Mask
 
 MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
-MASKED = ("kl", "natural")  # gates with a mask to choose
-MASK_OF = " or ".join(f"gates={gates}" for gates in MASKED)
+MASKED = "kl"  # the gates with a mask to choose
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
@@ -52,7 +51,7 @@ def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Se
     found = entry(method)
     chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}
     settings = found.settings_with(chosen)
-    if settings.get("gates") in MASKED:
+    if settings.get("gates") == MASKED:
         settings |= MASK
     if any(row.get(key, found.settings[key]) != value for key, value in chosen.items()):
         row = {key: value for key, value in row.items() if key not in MASK and not found.choice_of(key)}
@@ -78,7 +77,7 @@ def resolve(
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
     for key in given:
-        owner = MASK_OF if key in MASK else entry(method).choice_of(key)
+        owner = f"gates={MASKED}" if key in MASK else entry(method).choice_of(key)
         if key not in known and owner and "gates" in known:
             raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; give `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}

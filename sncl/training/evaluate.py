@@ -12,7 +12,7 @@ from torch import Tensor
 from sncl.evaluation.accuracy import READOUTS, Readout, mean_recall, predicted
 from sncl.evaluation.collapse import TaskTest
 from sncl.evaluation.metrics import Row, mean
-from sncl.networks.gating.attach import open_neurons, unmasked
+from sncl.networks.gating.attach import open_neurons, unmasked, variance_gates
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
@@ -135,7 +135,7 @@ def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readou
     variants: dict[str, AbstractContextManager[None]] = {}
     if learner.ema:
         variants["as_trained"] = learner.as_trained()
-    if not all(bool(layer.all()) for layer in open_when_predicting(learner).values()):
+    if next(variance_gates(learner.net), None) and (open_fraction(learner) or 1) < 1:
         variants["unmasked"] = unmasked(learner.net)
     found: dict[str, dict[Readout, float]] = {}
     for name, variant in variants.items():

@@ -19,7 +19,7 @@ import torch
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import Matrix, Row, forgetting, mean
-from sncl.networks.gating.attach import gates
+from sncl.networks.gating.attach import gates, variance_gates
 from sncl.training.learner import Learner
 
 FLUSH_SECONDS = 10  # until TensorBoard can see what was written
@@ -99,10 +99,12 @@ class Board:
             if (lost := forgetting(matrix)) is not None:
                 self.writer.add_scalar(f"forgetting/{readout}", lost, step)
         with torch.no_grad(), learner.predicting():
-            found = {name: (gate.log_lambda.cpu(), gate.is_open().cpu()) for name, gate in gates(learner.net.body)}
-        for name, (log_lambda, is_open) in found.items():
+            found = {name: gate.is_open().cpu() for name, gate in gates(learner.net.body)}
+            log_lambdas = {name: gate.log_lambda.cpu() for name, gate in variance_gates(learner.net.body)}
+        for name, is_open in found.items():
             self.writer.add_scalar(f"open neurons/{name}", int(is_open.sum()), step)
+        for name, log_lambda in log_lambdas.items():
             self.writer.add_histogram(f"log lambda/{name}", log_lambda, step)
         if found:
-            everything = torch.cat([is_open for _, is_open in found.values()])
+            everything = torch.cat(list(found.values()))
             self.writer.add_scalar("open neurons/part of all", float(everything.double().mean()), step)

@@ -59,6 +59,7 @@ def attach_gates(
     for site in sites:
         place = layer(net, site.name)
         gate = make(site.channels, site.axis, generator).train(place.training)
+        gate.last = site.last
         if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
         elif site.name.endswith(INPUT):
@@ -73,6 +74,11 @@ def attach_gates(
 def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
     """The gates of a network by the name of their layer."""
     return by_layer(net, Gate, INPUT_GATE)
+
+
+def variance_gates(net: nn.Module) -> Iterator[tuple[str, VarianceGate]]:
+    """Those of them that are random, for which a mask is a choice."""
+    return by_layer(net, VarianceGate, INPUT_GATE)
 
 
 def by_layer(net: nn.Module, kind: type[Part], at_input: str) -> Iterator[tuple[str, Part]]:
@@ -90,7 +96,7 @@ def open_neurons(net: nn.Module) -> dict[str, Tensor]:
 
 def set_mask(net: nn.Module, mask: Mask) -> None:
     """Evaluate under this mask from now on."""
-    for name, gate in gates(net):
+    for name, gate in variance_gates(net):
         if mask.compensate and gate.moments is None:
             raise SnclError(f"the gates of {name!r} tracked no moments in training, so nothing can be compensated for")
         gate.mask = mask
@@ -98,7 +104,7 @@ def set_mask(net: nn.Module, mask: Mask) -> None:
 
 def track_moments(net: nn.Module) -> None:
     """Learn in training what a mask with ``compensate`` needs in evaluation."""
-    for _, gate in gates(net):
+    for _, gate in variance_gates(net):
         gate.track_moments()
 
 
@@ -118,7 +124,7 @@ def unmasked(net: nn.Module) -> AbstractContextManager[None]:
 
 @contextmanager
 def _with_gates(net: nn.Module, switch: str, value: bool) -> Iterator[None]:
-    found = [gate for _, gate in gates(net)]
+    found = [gate for _, gate in variance_gates(net)]
     for gate in found:
         setattr(gate, switch, value)
     try:

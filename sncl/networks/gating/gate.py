@@ -1,7 +1,8 @@
-r"""Variational Bayesian sparsity (VBS): a random gate on every neuron.
+r"""Gates on the neurons of a layer: neurons in reserve, and the paper's variational Bayesian sparsity (VBS).
 
-The paper multiplies each neuron's response by a gate, h = \tilde h \cdot \tau, with the prior
-p(\tau) = N(0, \sigma), \sigma uniform, and the posterior
+A closed gate silences its neuron. :class:`ReserveGate` keeps some neurons silent, in training as in evaluation, until a
+policy opens them. :class:`VarianceGate` is the paper's: it multiplies each neuron's response by a random gate,
+h = \tilde h \cdot \tau, with the prior p(\tau) = N(0, \sigma), \sigma uniform, and the posterior
 
     q(\tau) = N(\mu, \lambda \mu^2).
 
@@ -19,62 +20,111 @@ CVPR 2019.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
 from sncl.networks.gating.mask import LOG_LAMBDA_LIMIT, Mask, Moments, below, mixed, reconstruction, select_open
 
-LOG_START = -9.0  # the first log variance or log lambda of a gate that starts open
+LOG_START = -9.0  # the first log variance
 
 
 class Gate(nn.Module, ABC):
-    r"""Gates for the ``channels`` neurons of one layer, with channels along ``axis``.
+    """Gates for the ``channels`` neurons of one layer, with channels along ``axis``.
+
+    ``last`` is set where only the logits read the layer, see :class:`sncl.networks.layers.Site`.
+    """
+
+    last = False
+
+    def __init__(self, channels: int, axis: int = -1) -> None:
+        super().__init__()
+        self.channels, self.axis = channels, axis
+
+    @abstractmethod
+    def is_open(self) -> Tensor:
+        """Which neurons are open in evaluation: bool [channels]."""
+
+    @abstractmethod
+    def factor(self) -> Tensor:
+        """What each neuron is multiplied by in evaluation; 0 for closed ones. [channels]"""
+
+    def compensation(self) -> Tensor | None:
+        """What each closed neuron takes from each open one in evaluation, if that is done: [channels, channels]."""
+        return None
+
+    def scaled(self, h: Tensor, factor: Tensor) -> Tensor:
+        """Responses times ``factor`` [rows or 1, channels]."""
+        shape = [1] * h.dim()
+        shape[0], shape[self.axis] = factor.shape
+        return h * factor.to(h.dtype).reshape(shape)
+
+
+class ReserveGate(Gate):
+    """Neurons are open or in reserve, where they are silent in training as in evaluation. All start open."""
+
+    opened: Tensor  # bool [channels]
+
+    def __init__(self, channels: int, axis: int = -1, generator: torch.Generator | None = None) -> None:
+        super().__init__(channels, axis)
+        device = None if generator is None else generator.device
+        self.register_buffer("opened", torch.ones(channels, dtype=torch.bool, device=device))
+
+    def is_open(self) -> Tensor:
+        return self.opened
+
+    def factor(self) -> Tensor:
+        return self.opened.float()
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.scaled(h, self.opened.unsqueeze(0))
+
+
+class VarianceGate(Gate):
+    r"""The paper's gates: they learn a mean and a log variance, and the KL pulls at both.
 
     In training each sample draws its own gate, from torch's global generator as dropout does. In evaluation gates stay
     at their mean, and closed neurons are silent or compensated for, as :attr:`mask` says. ``generator`` draws the first
     means.
     """
 
-    log_lambda: Tensor  # [channels], within ±10
     mask = Mask()
     sampling = False  # see :func:`sncl.networks.gating.attach.sampling`
     masking = True  # see :func:`sncl.networks.gating.attach.unmasked`
 
     def __init__(self, channels: int, axis: int = -1, generator: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.axis = axis
+        super().__init__(channels, axis)
         device = "cpu" if generator is None else generator.device
         self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
+        self.log_variance = nn.Parameter(torch.full_like(self.mu, LOG_START))
         self.moments: Moments | None = None
         self._known: tuple[tuple[object, ...], tuple[Tensor, Tensor]] | None = None
 
-    def deviation(self) -> Tensor:
-        """The posterior's standard deviation. [channels]"""
-        return self.mu.abs() * torch.exp(0.5 * self.log_lambda)
+    @property
+    def log_lambda(self) -> Tensor:
+        r"""\log \lambda of every gate, within ±10. [channels]"""
+        return log_ratio(self.mu, self.log_variance)
 
     def draw(self, samples: int) -> Tensor:
-        """Gates as training draws them. [samples or 1, channels]"""
-        noise = torch.randn(samples, self.mu.shape[0], device=self.mu.device)
-        return torch.addcmul(self.mu, self.deviation(), noise)
+        """Gates as training draws them. [samples, channels]"""
+        noise = torch.randn(samples, self.channels, device=self.mu.device)
+        return torch.addcmul(self.mu, torch.exp(0.5 * self.log_variance), noise)
 
     def forward(self, h: Tensor) -> Tensor:
         tau = self.draw(h.shape[0]) if self.training or self.sampling else self.mu.unsqueeze(0)
         if not self.training and self.masking:
             tau = tau * self.is_open()
-        shape = [1] * h.dim()
-        shape[0], shape[self.axis] = tau.shape
-        gated = h * tau.to(h.dtype).reshape(shape)
+        gated = self.scaled(h, tau)
         if self.moments is not None and self.training:
             self.moments.update(h.detach(), self.axis)
         elif self.compensates and self.masking:
-            gated = gated + mixed(h, self.compensation(), self.axis)
+            gated = gated + mixed(h, self._compensated()[1], self.axis)
         return gated
 
     def track_moments(self) -> None:
         """Learn in training what compensation needs in evaluation."""
-        self.moments = Moments(self.mu.shape[0], self.mu.device)
+        self.moments = Moments(self.channels, self.mu.device)
 
     @property
     def compensates(self) -> bool:
@@ -83,16 +133,17 @@ class Gate(nn.Module, ABC):
 
     @torch.no_grad()
     def is_open(self) -> Tensor:
-        """Which neurons are open under the mask: bool [channels]."""
         return self._compensated()[0] if self.compensates else below(self.log_lambda, self.mask.threshold)
 
-    @torch.no_grad()
-    def compensation(self) -> Tensor:
-        """What each closed neuron takes from each open one: [channels, channels], other rows are zeros."""
-        return self._compensated()[1]
+    def factor(self) -> Tensor:
+        return self.mu * self.is_open()
 
+    def compensation(self) -> Tensor | None:
+        return self._compensated()[1] if self.compensates else None
+
+    @torch.no_grad()
     def _compensated(self) -> tuple[Tensor, Tensor]:
-        """:meth:`is_open` and :meth:`compensation`, kept in evaluation until something changes."""
+        """Which neurons are open, and what closed ones take from them; kept in evaluation until something changes."""
         assert self.moments is not None
         state = (*self.parameters(), *self.buffers())
         key = (self.mask, *(each._version for each in state))  # a training step in between ends evaluation, see train
@@ -102,51 +153,9 @@ class Gate(nn.Module, ABC):
             self._known = key, (is_open, takes)
         return self._known[1]
 
-    def train(self, mode: bool = True) -> Gate:
+    def train(self, mode: bool = True) -> VarianceGate:
         self._known = None
         return super().train(mode)
-
-
-class VarianceGate(Gate):
-    r"""Learns the mean and the log variance, as the authors' related code does; the KL then pulls at \mu too."""
-
-    def __init__(self, channels: int, axis: int = -1, generator: torch.Generator | None = None) -> None:
-        super().__init__(channels, axis, generator)
-        self.log_variance = nn.Parameter(torch.full_like(self.mu, LOG_START))
-
-    @property
-    def log_lambda(self) -> Tensor:  # type: ignore[override]
-        return log_ratio(self.mu, self.log_variance)
-
-    def deviation(self) -> Tensor:
-        return torch.exp(0.5 * self.log_variance)
-
-
-class RatioGate(Gate):
-    r"""Learns the mean and \log \lambda, as the paper writes q; ``start`` is the first \log \lambda.
-
-    ``evidence`` is the running mean of what the gradients say about each neuron; the policy says what that is.
-    """
-
-    evidence: Tensor  # [channels]
-
-    def __init__(
-        self, channels: int, axis: int = -1, generator: torch.Generator | None = None, start: float = LOG_START
-    ) -> None:
-        super().__init__(channels, axis, generator)
-        self.log_lambda = nn.Parameter(torch.full_like(self.mu, start))
-        self.register_buffer("evidence", torch.zeros_like(self.mu))
-
-
-class SilentGate(RatioGate):
-    r"""Without noise: gates stay at their mean, and closed neurons are silent in training too.
-
-    The gradient of \log \lambda is that of the gate itself, so it also tells what a closed neuron would bring.
-    """
-
-    def draw(self, samples: int) -> Tensor:
-        reading = self.log_lambda - self.log_lambda.detach()  # zeros, with the gradient of the gate, open or not
-        return (self.mu * (self.log_lambda < 0) + reading).unsqueeze(0)
 
 
 def log_ratio(mu: Tensor, log_variance: Tensor) -> Tensor:

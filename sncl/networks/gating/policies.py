@@ -1,19 +1,13 @@
 r"""How the gates of a network are trained: one object for each way, with the settings that way has.
 
-The divergence pulls \lambda up; what the data say against it is how much the loss suffers from the noise. Where the two
-balance, with the weight \eta of the divergence and the relevance \rho = \mu^2 E[d^2 L / d\tau^2] of a neuron,
-
-    \lambda (1 + \lambda) = \eta / \rho,
-
-and a neuron without which the loss would rise by about \rho / 2 is open exactly where \rho > \eta / 2. :class:`KL`
-goes there by gradient descent on the loss, :class:`Natural` by natural gradient steps. :class:`Target` chooses \eta
-such that a given fraction of the neurons is closed.
+:class:`Grow` keeps neurons in reserve and opens them as data come in; :class:`KL` is the paper's divergence.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +15,10 @@ from torch.nn import functional as F
 
 from sncl.errors import SnclError
 from sncl.networks.gating.attach import attach_gates, gates
-from sncl.networks.gating.gate import LOG_START, Gate, RatioGate, SilentGate, VarianceGate, log_ratio
-from sncl.networks.gating.mask import LOG_LAMBDA_LIMIT
+from sncl.networks.gating.gate import Gate, ReserveGate, VarianceGate, log_ratio
 from sncl.tensors.fields import Fields, Inputs
 
-STEP = 0.02  # the longest way of log lambda in one training step
-HIGHEST_LOG_LAMBDA = 1.0  # of a step: closed for certain, and not yet deafening
-SLOPE_DECAY = 0.99
-RELEVANCE_DECAY = 0.999
-ADVANTAGE = 30.0  # of an open neuron over a closed one, in relevance, when a target chooses between them
-STARTS = {"open": LOG_START, "closed": 0.3}
+MOST_CLOSED = 0.7  # of a last hidden layer, before other layers close
 
 
 class Gating(nn.Module, ABC):
@@ -57,28 +45,103 @@ class Gating(nn.Module, ABC):
         """What is differentiated with the method's other losses."""
         return {}
 
-    def moved(self) -> list[nn.Parameter]:
-        """The parameters that :meth:`after_update` moves, and no optimiser."""
-        return []
-
     @torch.no_grad()
     def after_update(self, samples: int) -> None:
         """Called behind every optimiser step, on so many samples."""
-        if self.gates:
-            self._step(samples)
         self.seen += samples
 
-    def _step(self, samples: int) -> None:
-        """Move what :meth:`moved` names, by the gradients the losses have left."""
 
+class Grow(Gating):
+    r"""Neurons in reserve, opened as data come in: what is not needed yet cannot be overwritten, nor overwrite.
 
-class _Priced(Gating):
-    r"""Policies with a price for each neuron: ``eta``, the weight of the divergence.
+    In the end a fraction ``sparsity`` of all neurons stays closed, or less where the network would have fewer than
+    ``neurons``. Of those that will be open, the fraction
 
-    ``anneal`` lets it go as data come in: eta / (1 + anneal * seen / 1000). A prior weighs less the more data there
-    are, and a pull that never ends keeps closing neurons the memory still needs. 0 keeps it constant, as the paper
-    writes it.
+        open(n) = min(max(start, \sqrt{n / (1000 fill)}), 1)
+
+    of each layer is open after n samples, so all of them are after ``fill`` thousand. The square root is how fast
+    the best number of hidden units grows with the data (Barron, *Approximation and Estimation Bounds for Artificial
+    Neural Networks*, 1994). Neurons of a layer that have not learned yet are alike, so they are opened in their order;
+    channels that meet in a residual sum have the same numbers, and what is closed in all of a stage can be removed.
+
+    Closed neurons are shared out among layers by :func:`closed_by_layer`. With ``sparsity=0`` and ``start=1`` training
+    is the same, bit for bit, as without gates.
     """
+
+    gates: tuple[ReserveGate, ...]
+    order: Tensor  # [neurons of all gates]: the part of the final network with which each is opened; never from 1 on
+
+    def __init__(
+        self,
+        sparsity: float,
+        start: float = 0.5,
+        fill: float = 1.0,
+        neurons: int = 0,
+        layers: tuple[str, ...] | None = None,
+    ) -> None:
+        super().__init__(layers)
+        if not 0 <= sparsity < 1:
+            raise SnclError(f"`sparsity` is the fraction of neurons that stays closed, from 0 to below 1, not {sparsity}")
+        if not 0 < start <= 1:
+            raise SnclError(f"`start` is the fraction of neurons open at first, above 0 and at most 1, not {start}")
+        if not fill > 0:
+            raise SnclError(f"`fill` is the thousands of samples until all neurons are open, above 0, not {fill}")
+        if not neurons >= 0:
+            raise SnclError(f"`neurons` is how many are open in the end at least, 0 or more, not {neurons}")
+        self.sparsity, self.start, self.fill, self.neurons = sparsity, start, fill, neurons
+        self.register_buffer("order", torch.zeros(0), persistent=False)
+
+    def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
+        return ReserveGate(channels, axis, generator)
+
+    def attach(self, net: nn.Module, example: Inputs, generator: torch.Generator) -> None:
+        super().attach(net, example, generator)
+        total = sum(gate.channels for gate in self.gates)
+        wanted = math.ceil(round(self.sparsity * total, 6))  # at least that part, whatever floats make of it
+        closed = closed_by_layer(self.gates, max(0, min(wanted, total - self.neurons)))
+        left = [gate.channels - shut for gate, shut in zip(self.gates, closed, strict=True)]
+        parts = [torch.arange(gate.channels) / open_then for gate, open_then in zip(self.gates, left, strict=True)]
+        self.order = torch.cat(parts).to(generator.device)
+        self._open()
+
+    @torch.no_grad()
+    def after_update(self, samples: int) -> None:
+        super().after_update(samples)
+        if self.gates:
+            self._open()
+
+    def _open(self) -> None:
+        part = torch.sqrt(self.seen.to(self.order.device) / (1000 * self.fill)).clamp(self.start, 1)
+        opened = (self.order < part).split([gate.channels for gate in self.gates])
+        torch._foreach_copy_([gate.opened for gate in self.gates], list(opened))
+
+
+def closed_by_layer(gates: Sequence[Gate], closed: int) -> list[int]:
+    """So many closed neurons, or a few more, shared out among layers: the same fraction of each, but for the last.
+
+    A layer that only the logits read says little more than they do, so its neurons are closed first, up to
+    ``MOST_CLOSED`` of them; not those of a residual sum, which are also the neurons of the layers before. Where there
+    is no other layer, or there are too few neurons in others, all are alike. Every layer keeps a neuron.
+    """
+    total, last = sum(gate.channels for gate in gates), sum(gate.channels for gate in gates if gate.last)
+    there = min(closed, MOST_CLOSED * last)
+    here = closed - there
+    if last == total or here > MOST_CLOSED * (total - last):
+        last, there, here = 0, 0.0, closed
+    fractions = [there / last if gate.last and last else here / (total - last) for gate in gates]
+    wanted = [math.ceil(round(fraction * gate.channels, 6)) for fraction, gate in zip(fractions, gates, strict=True)]
+    return [min(each, gate.channels - 1) for each, gate in zip(wanted, gates, strict=True)]
+
+
+class KL(Gating):
+    r"""As the paper has it: the divergence is a loss like the others, and one optimiser moves everything.
+
+    ``eta`` is its weight, the price of an open neuron. ``anneal`` lets it go as data come in:
+    eta / (1 + anneal * seen / 1000). A prior weighs less the more data there are, and a pull that never ends keeps
+    closing neurons the memory still needs. 0 keeps it constant, as the paper writes it.
+    """
+
+    gates: tuple[VarianceGate, ...]
 
     def __init__(self, eta: float, anneal: float = 0.0, layers: tuple[str, ...] | None = None) -> None:
         super().__init__(layers)
@@ -88,112 +151,17 @@ class _Priced(Gating):
             raise SnclError(f"`anneal` is 0 (constant) or above, not {anneal}")
         self.eta, self.anneal = eta, anneal
 
+    def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
+        return VarianceGate(channels, axis, generator)
+
     def price(self) -> Tensor:
         """The weight of the divergence now."""
         return self.eta / (1 + self.anneal * self.seen / 1000)
-
-
-class KL(_Priced):
-    """As the paper has it: the divergence is a loss like the others, and one optimiser moves everything."""
-
-    def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
-        return VarianceGate(channels, axis, generator)
 
     def losses(self) -> Fields:
         return {"sparsity": self.price() * self.divergence()}
 
     def divergence(self) -> Tensor:
         r"""L_VBS: the sum over all neurons of KL = 1/2 \log(1 + 1/\lambda), exact. All layers are taken together."""
-        mu, log_variance = (
-            torch.cat([gate.get_parameter(name) for gate in self.gates]) for name in ("mu", "log_variance")
-        )
+        mu, log_variance = (torch.cat([getattr(gate, name) for gate in self.gates]) for name in ("mu", "log_variance"))
         return 0.5 * F.softplus(-log_ratio(mu, log_variance)).sum()
-
-
-class _Stepped(Gating):
-    r"""Policies that move \log \lambda themselves."""
-
-    gates: tuple[RatioGate, ...]
-
-    def moved(self) -> list[nn.Parameter]:
-        return [gate.get_parameter("log_lambda") for gate in self.gates]
-
-    def _move(self, by: Tensor) -> None:
-        r"""Add to \log \lambda, for all gates end to end, and keep it within its limits."""
-        log_lambdas: list[Tensor] = [gate.log_lambda for gate in self.gates]
-        torch._foreach_add_(log_lambdas, list(by.split([len(each) for each in log_lambdas])))
-        torch._foreach_clamp_max_(log_lambdas, HIGHEST_LOG_LAMBDA)
-        torch._foreach_clamp_min_(log_lambdas, -LOG_LAMBDA_LIMIT)
-
-
-class Natural(_Stepped, _Priced):
-    r"""Natural gradient steps on \log \lambda.
-
-    In units of the divergence the evidence is loss / \eta + KL, and a log variance has the same Fisher information
-    everywhere, so a step does not depend on how small \eta is:
-
-        \log \lambda <- \log \lambda - step * clip(slope / \eta - 1/2 sigmoid(-\log \lambda), -1, 1)
-
-    A single batch says little about the slope dL / d\log \lambda, hence its running mean. A plain gradient step, whose
-    length shrinks with \eta, would need many thousand steps from one end to the other.
-
-    ``start`` is "open" or "closed": neurons that start closed wait until data open them.
-    """
-
-    def __init__(
-        self, eta: float, anneal: float = 0.0, start: str = "open", layers: tuple[str, ...] | None = None
-    ) -> None:
-        super().__init__(eta, anneal, layers)
-        if start not in STARTS:
-            raise SnclError(f"`start` is one of {', '.join(STARTS)}, not {start!r}")
-        self.start = STARTS[start]
-
-    def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
-        return RatioGate(channels, axis, generator, self.start)
-
-    def _step(self, samples: int) -> None:
-        slopes = [gate.evidence for gate in self.gates]
-        torch._foreach_lerp_(slopes, [_gradient(gate.log_lambda) for gate in self.gates], 1 - SLOPE_DECAY)
-        log_lambda = torch.cat([gate.log_lambda for gate in self.gates])
-        slope = torch.cat(slopes) / self.price() - 0.5 * torch.sigmoid(-log_lambda)
-        self._move(-STEP * slope.clamp(-1, 1))
-
-
-class Target(_Stepped):
-    r"""Close a fraction of all neurons, at least ``sparsity``, the least relevant ones; gates have no noise.
-
-    The relevance is read off the gradients (Gauss-Newton): a running mean of samples * (\mu dL/d\tau)^2. \eta is the
-    multiplier of the constraint, such that so many have \rho < \eta / 2, and \log \lambda goes to the balance by at
-    most a step: a neuron has to stay irrelevant for a while to close, and relevant for a while to come back. A closed
-    one comes back when it is 30 times as relevant as the one that goes for it: without that advantage neurons that are
-    alike take turns every other step. All neurons start open.
-    """
-
-    def __init__(self, sparsity: float, layers: tuple[str, ...] | None = None) -> None:
-        super().__init__(layers)
-        if not 0 < sparsity < 1:
-            raise SnclError(f"`sparsity` is the fraction of closed neurons, between 0 and 1, not {sparsity}")
-        self.sparsity = sparsity
-
-    def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
-        return SilentGate(channels, axis, generator)
-
-    def _step(self, samples: int) -> None:
-        relevances = [gate.evidence for gate in self.gates]
-        batch = [samples * (gate.mu * _gradient(gate.log_lambda)).square() for gate in self.gates]
-        torch._foreach_lerp_(relevances, batch, 1 - RELEVANCE_DECAY)
-        log_lambda = torch.cat([gate.log_lambda for gate in self.gates])
-        relevance = torch.cat(relevances) * torch.where(log_lambda < 0, ADVANTAGE, 1.0)
-        closed = math.ceil(round(self.sparsity * len(relevance), 6))  # at least that part, whatever floats make of it
-        eta = relevance.sort().values[max(closed - 1, 0) : closed + 1].sum()  # twice the middle of the two
-        target = _balance(eta / relevance.clamp(min=torch.finfo(relevance.dtype).tiny))
-        self._move((target - log_lambda).clamp(-STEP, STEP))
-
-
-def _balance(ratio: Tensor) -> Tensor:
-    r"""\log \lambda where \lambda (1 + \lambda) is this ratio of \eta to the relevance."""
-    return torch.log(ratio / (torch.sqrt(0.25 + ratio) + 0.5))
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -49,7 +49,7 @@ def scales(net: nn.Module) -> Iterator[tuple[str, ChannelScale]]:
 
 def count_neurons(net: nn.Module) -> dict[str, tuple[int, int]]:
     """How many neurons each gated layer has, and how many of them are open."""
-    return {name: (len(gate.mu), int(gate.is_open().sum())) for name, gate in gates(net)}
+    return {name: (gate.channels, int(gate.is_open().sum())) for name, gate in gates(net)}
 
 
 def with_fixed_gates(net: nn.Module, example: Inputs) -> nn.Module:
@@ -89,10 +89,8 @@ def count_parameters(net: nn.Module) -> int:
 def _fixed(gate: Gate, dims: int) -> ChannelScale:
     """The gate of an input with so many axes, as it is in evaluation."""
     behind = dims - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
-    is_open = gate.is_open()
-    factor = (gate.mu * is_open).detach().reshape(-1, *[1] * behind)
-    compensation = gate.compensation() if gate.compensates and not is_open.all() else None
-    return ChannelScale(factor, compensation).eval()
+    compensation = None if gate.is_open().all() else gate.compensation()
+    return ChannelScale(gate.factor().detach().reshape(-1, *[1] * behind), compensation).eval()
 
 
 def _input_dims(net: nn.Module, modules: list[Gate], example: Inputs) -> dict[nn.Module, int]:
