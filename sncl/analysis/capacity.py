@@ -18,7 +18,6 @@ from sncl.methods.table import entry
 from sncl.runs.experiment import deciding
 from sncl.runs.folders import Notify, RunFiles, finished_runs, shown
 from sncl.runs.result import TaskAccuracies
-from sncl.runs.settings import MASK
 
 GATES, OFF = "gates", "off"
 
@@ -49,7 +48,7 @@ def gates_of(run: RunFiles) -> Any:
 def apart_from_gates(run: RunFiles) -> str:
     """All that decides a run, seed and data included, but its gates: the same for the two runs of a pair."""
     choices = entry(run.experiment["method"]).choices.get(GATES, {})
-    names = {GATES, *MASK, *(name for settings in choices.values() for name in settings)}
+    names = {GATES, *(name for settings in choices.values() for name in settings)}
     facts = deciding(run.experiment)
     settings = {key: value for key, value in facts["settings"].items() if key not in names}
     return json.dumps([facts | {"settings": settings}, run.result.seed, run.result.manifest.data], sort_keys=True)

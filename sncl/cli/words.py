@@ -56,7 +56,7 @@ def option_names() -> frozenset[str]:
 def setting_names() -> frozenset[str]:
     """All settings that training and the methods have."""
     from sncl.methods.table import METHODS
-    from sncl.runs.settings import MASK, NEUTRAL, TRAINING
+    from sncl.runs.settings import NEUTRAL, TRAINING
 
     of_methods = {name for entry in METHODS.values() for name in entry.all_names()}
-    return frozenset(of_methods | TRAINING.keys() | NEUTRAL.keys() | MASK.keys() | {"width", "split", "augment"})
+    return frozenset(of_methods | TRAINING.keys() | NEUTRAL.keys() | {"width", "split", "augment"})

@@ -111,9 +111,7 @@ def _site(wiring: Wiring, name: str, shape: torch.Size, axis: int) -> Site:
 def _with_last(wiring: Wiring, sites: list[Site]) -> list[Site]:
     """The sites, with a mark on those that the logits are made of."""
     ends = {each.node: site.name for site in sites if site.name in wiring.calls for each in wiring.calls[site.name]}
-    read = set().union(
-        *(reached(wiring.calls[name][0].source, ends, (*TO_LOGITS, *SCALING)) for name in wiring.logits)
-    )
+    read = set().union(*(reached(wiring.calls[name][0].source, ends, (*TO_LOGITS, *SCALING)) for name in wiring.logits))
     own = {name for node, name in ends.items() if len(reached(node, wiring.neurons, JOINING + SCALING)) == 1}
     return [site._replace(last=site.name in read & own) for site in sites]
 

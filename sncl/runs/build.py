@@ -12,7 +12,7 @@ from sncl.methods.table import entry
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
 from sncl.runs.experiment import Experiment
-from sncl.runs.settings import make_mask, make_method
+from sncl.runs.settings import make_method
 from sncl.streams.benchmarks import named
 from sncl.streams.build import build, build_user
 from sncl.streams.cache import Progress
@@ -78,7 +78,6 @@ def make_learner(experiment: Experiment, stream: Stream) -> Learner:
         engine=experiment.engine,
         ema=float(settings["ema"]),
         clip=float(settings.get("clip", 0.0)),
-        mask=make_mask(settings),
     )
 
 

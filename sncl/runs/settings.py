@@ -12,10 +12,7 @@ from pathlib import Path
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.methods.table import Settings, Value, entry, make
-from sncl.networks.gating.mask import Mask
 
-MASK: Settings = {"threshold": 0.0, "compensate": 0.0}  # of evaluation, see sncl.networks.gating.mask
-MASKED = "kl"  # the gates with a mask to choose
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
@@ -51,21 +48,14 @@ def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Se
     found = entry(method)
     chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}
     settings = found.settings_with(chosen)
-    if settings.get("gates") == MASKED:
-        settings |= MASK
     if any(row.get(key, found.settings[key]) != value for key, value in chosen.items()):
-        row = {key: value for key, value in row.items() if key not in MASK and not found.choice_of(key)}
+        row = {key: value for key, value in row.items() if not found.choice_of(key)}
     return settings | row | chosen
 
 
 def make_method(name: str, settings: Settings) -> Method:
     """The method with those of a run's settings that are its own."""
     return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
-
-
-def make_mask(settings: Settings) -> Mask:
-    """What is closed in evaluation; where there is nothing to choose, the paper's mask."""
-    return Mask(float(settings.get("threshold", 0.0)), float(settings.get("compensate", 0.0)))
 
 
 def resolve(
@@ -77,12 +67,11 @@ def resolve(
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
     for key in given:
-        owner = f"gates={MASKED}" if key in MASK else entry(method).choice_of(key)
+        owner = entry(method).choice_of(key)
         if key not in known and owner and "gates" in known:
             raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; give `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
     chosen = {key: value for key, value in chosen.items() if NEUTRAL.get(key) != value}
-    make_mask(chosen)  # refuses values it cannot take
     return chosen, make_method(method, chosen)
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.methods.method import Growth, Method, TaskEnd
-from sncl.networks.gating.attach import set_mask, track_moments
 from sncl.networks.output import find_output, widen
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
@@ -56,9 +55,6 @@ def prepare(learner: Learner, x: Inputs) -> Ready:
     learner.signature = Signature(named(first))
     learner.method.bind(learner.lr)
     net = learner.method.prepare(learner.body, seen, learner.random["gates"]).to(learner.device)
-    if learner.tracks_moments:
-        track_moments(net)
-    set_mask(net, learner.mask)
     net.train()
     with evaluating(net), torch.no_grad():
         learner.outputs = learner.method.predict(net, seen, task=0).shape[1]

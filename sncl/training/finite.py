@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from sncl.errors import Diverged
-from sncl.networks.gating.mask import Moments
 from sncl.tensors.fields import Fields
 
 if TYPE_CHECKING:
@@ -52,5 +51,5 @@ def check_weights(learner: Learner) -> None:
 def _statistics(net: nn.Module) -> Iterator[str]:
     """The names of buffers that follow the data."""
     for place, module in net.named_modules(remove_duplicate=False):
-        if isinstance(module, _NormBase | Moments):
+        if isinstance(module, _NormBase):
             yield from (f"{place}.{name}".removeprefix(".") for name, _ in module.named_buffers())

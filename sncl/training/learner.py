@@ -23,8 +23,6 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.methods.table import make
-from sncl.networks.gating.attach import set_mask
-from sncl.networks.gating.mask import Mask
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Identity, Transform, eval_input
 from sncl.tensors.fields import Fields, mapped, named, pieces, rows
@@ -59,10 +57,9 @@ class Learner(ExclusivelyCopied):
     batches of the size of the first one). "auto" takes bfloat16 and the graph on a GPU (eager for token ids and
     dictionaries), float32 and eager elsewhere.
 
-    ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`. Two
-    change only what is predicted: ``ema`` > 0 takes the average of the weights over the last steps, of which each step
-    keeps that part (0.999: about a thousand steps), and ``mask`` says which neurons that gates have closed are silent
-    (:class:`sncl.networks.gating.mask.Mask`; :attr:`mask` may be set to another at any time).
+    ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
+    ``ema`` > 0 changes only what is predicted: it takes the average of the weights over the last steps, of which each
+    step keeps that part (0.999: about a thousand steps).
 
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
@@ -84,7 +81,6 @@ class Learner(ExclusivelyCopied):
         engine: str = "auto",
         ema: float = 0.0,
         clip: float = 0.0,
-        mask: Mask | None = None,
         grow: bool = False,
     ) -> None:
         assembly.check_numbers(net, replay, lr, clip)
@@ -94,18 +90,16 @@ class Learner(ExclusivelyCopied):
         self.body = assembly.on_device(net, self.device)
         self.transform = transform or Identity()
         self.lr, self.replay, self.clip, self.grows = lr, replay, clip, grow
-        self._choose_prediction(ema, mask or Mask())
+        self._choose_prediction(ema)
         self._choose_execution(precision, engine, optimizer)
         self.random = assembly.make_random(seed, self.method, self.device)
         self.memory = assembly.make_memory(memory, self.method, self.device)
         self._replay = Replay(self.memory, self.method, replay, self.transform.randoms, self.random)
         self._begin()
 
-    def _choose_prediction(self, ema: float, mask: Mask) -> None:
+    def _choose_prediction(self, ema: float) -> None:
         check_ema(ema, self.method)
         self.ema = ema
-        self._mask = mask
-        self.tracks_moments = mask.compensate > 0
         self._predicts_with_ema = True  # where there is one
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
@@ -138,18 +132,6 @@ class Learner(ExclusivelyCopied):
     def net(self) -> Tapped:
         """The network as the method prepared it, with its gates and taps."""
         return self.ready.net
-
-    @property
-    def mask(self) -> Mask:
-        """Which neurons are closed in evaluation; one trained network can be scored under many masks."""
-        return self._mask
-
-    @mask.setter
-    @exclusive
-    def mask(self, mask: Mask) -> None:
-        if self._ready is not None:
-            set_mask(self.net, mask)
-        self._mask = mask
 
     @exclusive
     def learn(self, x: Samples, y: Labels) -> Fields:

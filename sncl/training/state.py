@@ -148,7 +148,6 @@ def _kind(learner: Learner) -> dict[str, Any]:
         "memory": learner.memory.capacity if learner.memory is not None else 0,
         "ema": learner.ema,
         "clip": learner.clip or None,  # which older checkpoints do not name
-        "tracks_moments": learner.tracks_moments,
     }
 
 

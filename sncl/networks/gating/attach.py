@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.networks.gating.gate import Gate, VarianceGate
-from sncl.networks.gating.mask import Mask
 from sncl.networks.layers import find_sites, named_sites
 from sncl.networks.taps import INPUT, layer
 from sncl.tensors.fields import Inputs
@@ -77,7 +76,7 @@ def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
 
 
 def variance_gates(net: nn.Module) -> Iterator[tuple[str, VarianceGate]]:
-    """Those of them that are random, for which a mask is a choice."""
+    """Those of them that are random."""
     return by_layer(net, VarianceGate, INPUT_GATE)
 
 
@@ -92,20 +91,6 @@ def by_layer(net: nn.Module, kind: type[Part], at_input: str) -> Iterator[tuple[
 def open_neurons(net: nn.Module) -> dict[str, Tensor]:
     """For every gated layer, which neurons are open: bool [channels]."""
     return {name: gate.is_open() for name, gate in gates(net)}
-
-
-def set_mask(net: nn.Module, mask: Mask) -> None:
-    """Evaluate under this mask from now on."""
-    for name, gate in variance_gates(net):
-        if mask.compensate and gate.moments is None:
-            raise SnclError(f"the gates of {name!r} tracked no moments in training, so nothing can be compensated for")
-        gate.mask = mask
-
-
-def track_moments(net: nn.Module) -> None:
-    """Learn in training what a mask with ``compensate`` needs in evaluation."""
-    for _, gate in variance_gates(net):
-        gate.track_moments()
 
 
 def sampling(net: nn.Module) -> AbstractContextManager[None]:

@@ -64,8 +64,7 @@ class Grow(Gating):
     Neural Networks*, 1994). Neurons of a layer that have not learned yet are alike, so they are opened in their order;
     channels that meet in a residual sum have the same numbers, and what is closed in all of a stage can be removed.
 
-    Closed neurons are shared out among layers by :func:`closed_by_layer`. With ``sparsity=0`` and ``start=1`` training
-    is the same, bit for bit, as without gates.
+    Closed neurons are shared out among layers by :func:`closed_by_layer`.
     """
 
     gates: tuple[ReserveGate, ...]
@@ -81,7 +80,9 @@ class Grow(Gating):
     ) -> None:
         super().__init__(layers)
         if not 0 <= sparsity < 1:
-            raise SnclError(f"`sparsity` is the fraction of neurons that stays closed, from 0 to below 1, not {sparsity}")
+            raise SnclError(
+                f"`sparsity` is the part of the neurons closed in the end, 0 or more, below 1, not {sparsity}"
+            )
         if not 0 < start <= 1:
             raise SnclError(f"`start` is the fraction of neurons open at first, above 0 and at most 1, not {start}")
         if not fill > 0:

@@ -1,11 +1,11 @@
-"""Fold fixed factors, and the compensation of closed channels, into the weights around them."""
+"""Fold fixed factors into the weights around them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from sncl.networks.pruning.dependencies import DependencyGraph
 from sncl.networks.pruning.operations import (
@@ -20,12 +20,9 @@ from sncl.networks.pruning.operations import (
     conv_groups,
     kind,
     propagate,
-    shape,
 )
-from sncl.networks.pruning.scales import ChannelScale, scales
-from sncl.networks.pruning.trace import Trace, trace
-from sncl.networks.taps import arguments
-from sncl.tensors.fields import Inputs
+from sncl.networks.pruning.scales import ChannelScale
+from sncl.networks.pruning.trace import Trace
 
 
 class _Reader(NamedTuple):
@@ -121,33 +118,3 @@ def _readers(node: fx.Node, channels: Channels, traced: Trace, positive: bool) -
 def _numbered(axis: int, count: int) -> Channels:
     """So many channels along an axis, numbered from 0."""
     return Channels(axis, torch.arange(count), torch.zeros(count, dtype=torch.bool))
-
-
-def fold_compensations(net: nn.Module, example: Inputs) -> None:
-    """Let the layers behind read the compensation of closed channels from the open ones, if nothing else reads it."""
-    compensating = [scale for _, scale in scales(net) if scale.compensation is not None]
-    if not compensating:
-        return
-    traced = trace(net, *arguments(example))
-    for scale in compensating:
-        assert scale.compensation is not None
-        scaled = traced.users(traced.name_of(scale.factor))
-        if len(scaled) != 1:  # a layer that runs more than once
-            continue
-        (total,) = scaled[0].users
-        axis = len(shape(total)) - scale.factor.dim()
-        readers = _readers(total, _numbered(axis, len(scale.factor)), traced, positive=False)
-        if readers is None or any(groups > 1 for _, _, groups in readers):
-            continue
-        matrix = scale.compensation + torch.diag(scale.factor.flatten())  # [channels as read, channels as given]
-        for reader in readers:
-            _multiply_columns(traced.values[reader.weight].detach(), reader.positions, matrix)
-        scale.factor.copy_(matrix.any(0).reshape(scale.factor.shape))
-        scale.compensation = None
-
-
-def _multiply_columns(weight: Tensor, positions: Tensor, matrix: Tensor) -> None:
-    """Multiply a weight [rows, columns, ...], in place, by the matrix of the channels that its columns read."""
-    order = positions.argsort(stable=True).to(weight.device)
-    by_channel = weight.index_select(1, order).unflatten(1, (len(matrix), -1))  # [rows, channels, times, ...]
-    weight.index_copy_(1, order, torch.einsum("rc...,cd->rd...", by_channel, matrix).flatten(1, 2))

@@ -5,8 +5,7 @@ read behind its gate alone can go: its row of the layer that makes it, its entri
 layers that read it (a channel behind a flatten is height * width columns). Neurons that meet in a residual sum share a
 channel, which can go only if it is closed wherever it is read. The factors of the other neurons are multiplied into a
 layer in front of the gate or behind it; where there is none that may take them (an identity shortcut passes the sum
-on), the gate becomes a :class:`~sncl.networks.pruning.scales.ChannelScale`. Where open neurons compensate for closed
-ones, the layers behind read that from the open ones: the product of two matrices, once.
+on), the gate becomes a :class:`~sncl.networks.pruning.scales.ChannelScale`.
 
 Which channels belong together is found by :mod:`sncl.networks.pruning.dependencies`, which keeps whatever it does not
 understand. The result is compared with the gated network before it is returned.
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.networks.pruning.dependencies import DependencyGraph
-from sncl.networks.pruning.folding import fold_compensations, fold_scale
+from sncl.networks.pruning.folding import fold_scale
 from sncl.networks.pruning.scales import count_neurons, remove_scale, scales, with_fixed_gates
 from sncl.networks.pruning.slicing import slice_parameters
 from sncl.networks.pruning.trace import trace
@@ -123,14 +122,12 @@ def _without_closed(fixed: nn.Module, example: Inputs) -> tuple[nn.Module, dict[
     net = deepcopy(fixed)
     if next(scales(net), None) is None:
         return net, {}
-    fold_compensations(net, example)
     traced = trace(net, *arguments(example))
     graph = DependencyGraph(traced)
     kept = graph.kept()
     left = {}
     for name, scale in list(scales(net)):
-        if scale.compensation is None:
-            fold_scale(scale, traced, graph)
+        fold_scale(scale, traced, graph)
         units = graph.parameters.get((traced.name_of(scale.factor), 0))
         left[name] = len(scale.factor) if units is None else int(kept[units].sum())
     slice_parameters(net, traced, graph, kept)

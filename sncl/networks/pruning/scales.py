@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from sncl.networks.gating.attach import INPUT_GATE, Apply, by_layer, gates
 from sncl.networks.gating.gate import Gate
-from sncl.networks.gating.mask import mixed
 from sncl.networks.taps import INPUT, forward, remove_hooks, without_taps
 from sncl.tensors.fields import Inputs
 
@@ -21,25 +20,19 @@ SCALE, INPUT_SCALE = "channel_scale", "input_channel_scale"  # the names of fixe
 
 
 class ChannelScale(nn.Module):
-    """What a gate does in evaluation: ``h * factor``, plus ``compensation`` applied to the channels of ``h``.
-
-    The compensation is what closed neurons take from the open ones.
-    """
+    """What a gate does in evaluation: ``h * factor``."""
 
     factor: Tensor  # [channels, 1, ...]: as many axes as there are from the channels on
-    compensation: Tensor | None  # [channels, channels]
 
-    def __init__(self, factor: Tensor, compensation: Tensor | None = None) -> None:
+    def __init__(self, factor: Tensor) -> None:
         super().__init__()
         self.register_buffer("factor", factor)
-        self.register_buffer("compensation", compensation)
 
     def forward(self, h: Tensor) -> Tensor:
-        scaled = h * self.factor
-        return scaled if self.compensation is None else scaled + mixed(h, self.compensation, -self.factor.dim())
+        return h * self.factor
 
     def is_identity(self) -> bool:
-        return self.compensation is None and bool((self.factor == 1).all())
+        return bool((self.factor == 1).all())
 
 
 def scales(net: nn.Module) -> Iterator[tuple[str, ChannelScale]]:
@@ -89,8 +82,7 @@ def count_parameters(net: nn.Module) -> int:
 def _fixed(gate: Gate, dims: int) -> ChannelScale:
     """The gate of an input with so many axes, as it is in evaluation."""
     behind = dims - 1 - gate.axis if gate.axis >= 0 else -1 - gate.axis
-    compensation = None if gate.is_open().all() else gate.compensation()
-    return ChannelScale(gate.factor().detach().reshape(-1, *[1] * behind), compensation).eval()
+    return ChannelScale(gate.factor().detach().reshape(-1, *[1] * behind)).eval()
 
 
 def _input_dims(net: nn.Module, modules: list[Gate], example: Inputs) -> dict[nn.Module, int]:
