@@ -11,11 +11,14 @@ from sncl.networks.pruning.trace import Trace
 def slice_parameters(net: nn.Module, traced: Trace, graph: DependencyGraph, kept: Tensor) -> None:
     """Keep of every parameter and buffer what belongs to the units that stay."""
     new = _sliced(traced, graph, kept)
+    shrunk = {  # one for each old parameter, so that what was shared stays so
+        id(old): nn.Parameter(new[id(old)], old.requires_grad) for old in net.parameters() if id(old) in new
+    }
     for module in net.modules():
         changed = False
         for name, parameter in list(module._parameters.items()):
-            if id(parameter) in new and parameter is not None:
-                module._parameters[name] = nn.Parameter(new[id(parameter)], parameter.requires_grad)
+            if id(parameter) in shrunk:
+                module._parameters[name] = shrunk[id(parameter)]
                 changed = True
         for name, buffer in list(module._buffers.items()):
             if id(buffer) in new:

@@ -45,7 +45,14 @@ def test_neurons_open_with_the_square_root_of_the_samples(samples: int, part: fl
 
 @pytest.mark.parametrize(
     ("sparsity", "neurons", "closed"),
-    [(0.3, 0, [0, 60]), (0.5, 0, [30, 70]), (0.9, 0, [90, 90]), (0.3, 200, [0, 0]), (0.3, 160, [0, 40]), (0.0, 0, [0, 0])],
+    [
+        (0.3, 0, [0, 60]),
+        (0.5, 0, [30, 70]),
+        (0.9, 0, [90, 90]),
+        (0.3, 200, [0, 0]),
+        (0.3, 160, [0, 40]),
+        (0.0, 0, [0, 0]),
+    ],
 )
 def test_an_mlp_closes_its_last_layer_first(sparsity: float, neurons: int, closed: list[int]) -> None:
     found = grown(MLP(6, 3, width=100), torch.rand(2, 6), 0, sparsity=sparsity, neurons=neurons, start=1.0)

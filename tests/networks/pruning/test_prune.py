@@ -16,9 +16,8 @@ from torch.nn import functional as F
 
 import sncl
 from sncl.errors import SnclError
-from sncl.networks.gating.attach import attach_gates, gates, set_mask, track_moments
-from sncl.networks.gating.gate import Gate, RatioGate
-from sncl.networks.gating.mask import Mask
+from sncl.networks.gating.attach import attach_gates, gates
+from sncl.networks.gating.gate import Gate, ReserveGate
 from sncl.networks.last import tap_last
 from sncl.networks.mlp import MLP
 from sncl.networks.pruning.prune import Pruned, prune, pruned
@@ -40,7 +39,6 @@ def gated(
     closed: float = 0.5,
     seed: int = 0,
     layers: tuple[str, ...] | None = None,
-    compensate: float = 0.0,
 ) -> nn.Module:
     """``net`` with gates of which that part is closed, and BatchNorms that have seen something."""
     torch.manual_seed(seed)
@@ -52,23 +50,18 @@ def gated(
             module.running_var.uniform_(0.5, 2.0)
             nn.init.normal_(module.weight)
             nn.init.normal_(module.bias)
-    attach_gates(net, example, layers, make=RatioGate)
-    if compensate:
-        track_moments(net)
-        set_mask(net, Mask(compensate=compensate))
+    attach_gates(net, example, layers, make=ReserveGate)
     for _, gate in gates(net):
         with torch.no_grad():
             gate.mu.uniform_(0.5, 1.5)
-            if gate.moments is not None:
-                gate.moments.products.copy_(torch.randn(len(gate.mu), 2 * len(gate.mu)).cov())
-            gate.log_lambda.copy_(torch.where(torch.rand(len(gate.mu)) < closed, 5.0, -9.0))
+            gate.opened.copy_(torch.rand(gate.channels) >= closed)
     return net.to(example.dtype).train()
 
 
 def close(net: nn.Module, layer: str, *neurons: int) -> None:
     gate = dict(gates(net))[layer]
     with torch.no_grad():
-        gate.log_lambda[list(neurons)] = 5.0
+        gate.opened[list(neurons)] = False
 
 
 def logits(output: Any) -> Tensor:
@@ -150,35 +143,6 @@ def test_all_neurons_of_a_layer_closed() -> None:
     found = check(net, torch.randn(2, 12))
     with torch.no_grad():
         assert torch.equal(found.net(torch.randn(4, 12)), net.head.bias.expand(4, 3))  # type: ignore[union-attr, operator]
-
-
-@settings(max_examples=6)
-@given(st.floats(0, 1), st.integers(0, 10_000))
-def test_an_mlp_whose_open_neurons_answer_for_closed_ones_has_only_them_left(closed: float, seed: int) -> None:
-    example = torch.randn(2, 12)
-    net = gated(MLP(12, 3, width=10), example, closed, seed, compensate=0.1)
-    found = check(net, example)
-    first, second = (max(layer.open, 1) for layer in found.layers.values())
-    assert parameters(found.net) == 13 * first + (first + 1) * second + (second + 1) * 3
-    assert not any(isinstance(module, ChannelScale) for module in found.net.modules()) and found.note is None
-
-
-def test_answers_go_through_padded_convolutions_averages_and_flattened_maps() -> None:
-    net = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(8, 12, 3, padding=1, bias=False),
-        nn.BatchNorm2d(12), nn.ReLU(), nn.Flatten(), nn.Linear(12 * 64, 4),
-    )  # fmt: skip
-    found = check(gated(net, compensate=0.1))
-    assert all(layer.left == layer.open < layer.neurons and not layer.scaled for layer in found.layers.values())
-
-
-def test_where_answers_are_not_read_by_linear_maps_alone_the_layer_stays_and_the_others_go() -> None:
-    found = check(gated(ResNet18(5, width=8), compensate=0.1))
-    for name, layer in found.layers.items():
-        inner = name.endswith("relu1")
-        assert layer.left == (layer.open if inner else layer.neurons) and layer.scaled != inner
-    pooled = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 49, 4))
-    assert check(gated(pooled, compensate=0.1)).layers["1"].left == 8
 
 
 def test_the_network_of_a_learner_and_one_without_gates() -> None:
@@ -450,24 +414,6 @@ def test_a_layer_that_runs_twice_and_weights_that_are_shared() -> None:
     net = gated(Again(), torch.randn(2, 6), closed=0.5)
     small = check(net, torch.randn(2, 6)).net
     assert small.last[0].weight is small.again.weight  # type: ignore[index, union-attr]
-
-
-def test_a_gated_layer_that_runs_twice_keeps_its_answers_and_the_others_shrink() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.twice = (
-                nn.Sequential(nn.Linear(6, 8), nn.ReLU()),
-                nn.Sequential(nn.Linear(8, 8), nn.ReLU()),
-            )
-            self.last, self.head = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.last(self.twice(self.twice(self.first(x)))))
-
-    found = check(gated(Twice(), torch.randn(2, 6), layers=("twice", "last"), compensate=0.1), torch.randn(2, 6))
-    assert found.layers["twice"].left == 8 and found.layers["last"].left == found.layers["last"].open < 8
-    assert found.note is None
 
 
 def test_gates_in_front_of_a_batchnorm_or_a_sigmoid_stay_as_factors() -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sncl.networks.gating.attach import attach_gates, gates, set_mask, track_moments
-from sncl.networks.gating.mask import Mask
+from sncl.networks.gating.attach import attach_gates, gates
+from sncl.networks.gating.gate import Gate, ReserveGate, VarianceGate
 from sncl.networks.pruning.prune import pruned
 
 SIZE, STEPS = 6, 9
@@ -82,7 +82,7 @@ class Random(nn.Module):
         return self.head(torch.tanh(torch.stack(parts).sum(0)))
 
 
-def removed(seed: int, compensate: float) -> int:
+def removed(seed: int, kind: type[Gate]) -> int:
     """How many neurons are taken out of a random network that then computes the same."""
     torch.manual_seed(seed)
     net, x = Random(seed).double(), torch.randn(3, 3, SIZE, SIZE).double()
@@ -93,16 +93,15 @@ def removed(seed: int, compensate: float) -> int:
             nn.init.normal_(module.bias)
     leaves = [name for name, module in net.named_modules() if not list(module.children()) and name != "head"]
     places = tuple(name for name in leaves if net.draw.random() < 0.6 and name) or ("hidden.0",)
-    attach_gates(net, x, places)
-    if compensate:
-        track_moments(net)
-        set_mask(net, Mask(compensate=compensate))
+    attach_gates(net, x, places, make=kind)
     for _, gate in gates(net):
         with torch.no_grad():
-            if gate.moments is not None:
-                gate.moments.products.copy_(torch.randn(len(gate.mu), 2 * len(gate.mu)).cov())
             gate.mu.normal_().add_(1)
-            gate.log_variance.copy_(torch.where(torch.rand(len(gate.mu)) < 0.6, 30.0, -30.0))
+            closed = torch.rand(gate.channels) < 0.6
+            if isinstance(gate, VarianceGate):
+                gate.log_variance.copy_(torch.where(closed, 30.0, -30.0))
+            else:
+                gate.opened.copy_(~closed)
     net.double().eval()
     found = pruned(net, x)
     other = torch.randn(5, 3, SIZE, SIZE).double()
@@ -113,6 +112,6 @@ def removed(seed: int, compensate: float) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("compensate", "most"), [(0.0, 20), (0.1, 10)])
-def test_random_networks(compensate: float, most: int) -> None:
-    assert sum(removed(seed, compensate) > 0 for seed in range(40)) > most
+@pytest.mark.parametrize("kind", [ReserveGate, VarianceGate])
+def test_random_networks(kind: type[Gate]) -> None:
+    assert sum(removed(seed, kind) > 0 for seed in range(40)) > 20
