@@ -123,6 +123,19 @@ def unmasked(net: nn.Module) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def closing(net: nn.Module, shut: dict[str, Tensor]) -> Iterator[None]:
+    """Evaluate with these neurons of each layer closed as well: bool [channels]. Nothing that is stored changes."""
+    found = [(gate, shut[name], gate.shut) for name, gate in gates(net)]
+    try:
+        for gate, closed, _ in found:
+            gate.shut = closed
+        yield
+    finally:
+        for gate, _, before in found:
+            gate.shut = before
+
+
+@contextmanager
 def _with_gates(net: nn.Module, switch: str, value: bool) -> Iterator[None]:
     found = [gate for _, gate in variance_gates(net)]
     for gate in found:

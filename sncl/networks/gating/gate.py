@@ -37,6 +37,7 @@ class Gate(nn.Module, ABC):
     """
 
     last = False
+    shut: Tensor | None = None  # bool [channels]: closed as well, see :func:`sncl.networks.gating.attach.closing`
 
     def __init__(self, channels: int, axis: int = -1) -> None:
         super().__init__()
@@ -53,6 +54,10 @@ class Gate(nn.Module, ABC):
     def compensation(self) -> Tensor | None:
         """What each closed neuron takes from each open one in evaluation, if that is done: [channels, channels]."""
         return None
+
+    def not_shut(self, is_open: Tensor) -> Tensor:
+        """Those of its open neurons that are not shut: bool [channels]."""
+        return is_open if self.shut is None else is_open & ~self.shut
 
     def scaled(self, h: Tensor, factor: Tensor) -> Tensor:
         """Responses times ``factor`` [rows or 1, channels]."""
@@ -72,13 +77,14 @@ class ReserveGate(Gate):
         self.register_buffer("opened", torch.ones(channels, dtype=torch.bool, device=device))
 
     def is_open(self) -> Tensor:
-        return self.opened
+        return self.not_shut(self.opened)
 
     def factor(self) -> Tensor:
-        return self.opened.float()
+        return self.is_open().float()
 
     def forward(self, h: Tensor) -> Tensor:
-        return self.scaled(h, self.opened.unsqueeze(0))
+        is_open = self.opened if self.training else self.is_open()
+        return self.scaled(h, is_open.unsqueeze(0))
 
 
 class VarianceGate(Gate):
@@ -133,7 +139,9 @@ class VarianceGate(Gate):
 
     @torch.no_grad()
     def is_open(self) -> Tensor:
-        return self._compensated()[0] if self.compensates else below(self.log_lambda, self.mask.threshold)
+        if self.compensates:
+            return self._compensated()[0]
+        return self.not_shut(below(self.log_lambda, self.mask.threshold))
 
     def factor(self) -> Tensor:
         return self.mu * self.is_open()
@@ -146,9 +154,10 @@ class VarianceGate(Gate):
         """Which neurons are open, and what closed ones take from them; kept in evaluation until something changes."""
         assert self.moments is not None
         state = (*self.parameters(), *self.buffers())
-        key = (self.mask, *(each._version for each in state))  # a training step in between ends evaluation, see train
+        shut = None if self.shut is None else tuple(self.shut.tolist())
+        key = (self.mask, shut, *(each._version for each in state))  # a step in between ends evaluation, see train
         if self._known is None or self._known[0] != key or self.training:
-            is_open = select_open(self.moments, self.log_lambda, self.mask)
+            is_open = self.not_shut(select_open(self.moments, self.log_lambda, self.mask))
             takes = self.mu.unsqueeze(1) * reconstruction(self.moments, is_open, self.mask.compensate)
             self._known = key, (is_open, takes)
         return self._known[1]
