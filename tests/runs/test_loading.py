@@ -47,7 +47,7 @@ def test_the_memory_comes_back_too(runs: Path, tmp_path: Path) -> None:
     tensors, description = read_checkpoint(runs / "er-0" / CHECKPOINT)
     for change in ({"memory/rows/y": tensors["memory/rows/y"] + 10}, {"memory/count": torch.zeros(1)}):
         write_checkpoint(tmp_path / "run" / CHECKPOINT, tensors | change, description)
-        with pytest.raises(SnclError, match="this checkpoint (belongs to another learner|is damaged): its memory"):
+        with pytest.raises(SnclError, match=r"this checkpoint (belongs to another learner|is damaged): its memory"):
             load_run(tmp_path / "run", device="cpu")
 
 
