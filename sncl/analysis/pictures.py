@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sncl.analysis.groups import AnalysisGroup
 from sncl.runs.summary import READOUT_TITLES
+from sncl.runs.sweep import ACCURACY, OWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,28 +168,21 @@ def draw_calibration(groups: Sequence[AnalysisGroup], path: Path) -> None:
 
 
 def draw_sparsity(groups: Sequence[AnalysisGroup], path: Path) -> None:
-    """What a threshold closes, and what that costs: open neurons by threshold, accuracy by open neurons and by size."""
-    readout = next(iter(groups[0].summary["unmasked"]))
+    """What closing neurons costs: accuracy by open neurons and by the parameters left; a dotted line as it is."""
+    readout = next(key for key in groups[0].summary[OWN] if key.startswith(ACCURACY))
     sizes = {"open": "open neurons, %", "parameters_left": "parameters left, %"}
-    with panels(path, 1, 3, 1.5 * COLUMN, 1.7) as axes:
-        closing, *costs = axes[0]
-        for number, group in enumerate(groups):
-            points = group.summary["thresholds"]
-            thresholds = [point["threshold"]["mean"] for point in points]
-            curve(closing, thresholds, [point["open"] for point in points], group.title, number)
-            dense = group.summary["unmasked"][readout]["mean"]
-            for panel, size in zip(costs, sizes, strict=True):
+    with panels(path, 1, len(sizes), COLUMN, 1.7) as axes:
+        for panel, (size, title) in zip(axes[0], sizes.items(), strict=True):
+            for number, group in enumerate(groups):
+                points = sorted(group.summary.values(), key=lambda point: point[size]["mean"])
                 where, scores = [point[size]["mean"] for point in points], [point[readout] for point in points]
                 curve(panel, where, scores, group.title, number)
-                panel.axhline(dense, color=f"C{number % 10}", linewidth=0.7, linestyle=":")
-        closing.set_xlabel("threshold on log λ")
-        closing.set_ylabel(sizes["open"])
-        for panel, title in zip(costs, sizes.values(), strict=True):
+                own = group.summary[OWN][readout]["mean"]
+                panel.axhline(own, color=f"C{number % 10}", linewidth=0.7, linestyle=":")
             panel.set_xlabel(title)
-        costs[0].set_ylabel(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
-        costs[0].legend()
-        for panel in axes[0]:
             panel.grid(alpha=0.25, linewidth=0.5)
+        axes[0][0].set_ylabel(f"{READOUT_TITLES[readout.partition('/')[2]]}, %")
+        axes[0][0].legend()
 
 
 def draw_capacity(groups: Sequence[AnalysisGroup], path: Path) -> None:

@@ -1,82 +1,88 @@
-r"""How much accuracy each degree of sparsity costs: one trained network under many masks.
+"""How much accuracy each degree of sparsity costs: one trained network with more and more of its neurons closed.
 
-Training knows nothing of the threshold on \log \lambda from which on a neuron is closed: it is a choice of evaluation,
-so a finished run answers for every threshold. A lower one closes more neurons. What closed neurons save is counted on
-the network without them, as :mod:`sncl.networks.pruning.prune` makes it.
+Of the neurons a run has left open, further ones are closed in evaluation, the least relevant first
+(:mod:`sncl.analysis.relevance`, on what the memory holds); nothing is trained, and no closed neuron is opened. What
+closed neurons save is counted on the network without them, as :mod:`sncl.networks.pruning.prune` makes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
+from sncl.analysis.relevance import relevance
 from sncl.analysis.samples import samples_of_tests
 from sncl.analysis.scoring import score_tests
 from sncl.errors import SnclError
-from sncl.networks.gating.attach import gates, open_neurons, unmasked
+from sncl.networks.gating.attach import closing, gates
 from sncl.networks.pruning.prune import pruned
 from sncl.networks.pruning.scales import count_parameters, without_gates
 from sncl.runs.loading import Trained
-from sncl.runs.sweep import ACCURACY
+from sncl.runs.sweep import ACCURACY, OWN
 from sncl.streams.cache import Progress
+from sncl.tensors.fields import Fields
+from sncl.training.evaluate import open_when_predicting
 from sncl.training.learner import Learner
 
 EXAMPLE_SIZE = 3  # samples that show how a network is wired
-THRESHOLDS = (-9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0)
+CLOSED = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0)  # percent of all gated neurons
 
 
 class SparsityPoint(NamedTuple):
-    """What one threshold gives: the fraction of gated neurons that are open, the parameters that are left when closed
+    """What is left with so many neurons closed: the fraction of gated neurons that are open, the parameters when closed
     neurons are removed, and accuracy in percent by read-out."""
 
-    threshold: float
     open_fraction: float
     parameters: int
     accuracy: dict[str, float]
 
 
 def sweep(
-    run: Trained,
-    thresholds: Sequence[float] = THRESHOLDS,
-    rows: int = 0,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> list[SparsityPoint]:
-    """The network under each threshold, on about ``rows`` test samples (0: all); its own mask is back afterwards."""
-    tests = samples_of_tests(run.stream, rows, seed)
+    run: Trained, tests: list[tuple[Tensor, Tensor]], closed: Sequence[float] = CLOSED, progress: Progress | None = None
+) -> dict[str, SparsityPoint]:
+    """The network as the run left it, and with ``closed`` percent of its neurons closed where that is more.
+
+    ``tests`` are test samples by task. The network is as it was afterwards.
+    """
+    opened, known = open_when_predicting(run.learner), relevance(run.learner, remembered(run))
+    total = sum(len(layer) for layer in opened.values())
+    own = total - sum(int(layer.sum()) for layer in opened.values())
+    wanted = {f"{percent:g}": round(percent / 100 * total) - own for percent in closed}
+    further = {OWN: 0} | {key: count for key, count in wanted.items() if count > 0}
     example = run.stream.transform.eval(tests[0][0][:EXAMPLE_SIZE])
-    found: list[SparsityPoint] = []
-    for number, threshold in enumerate(thresholds, start=1):
-        with under_threshold(run.learner, threshold):
-            opened = open_part(run.learner)
-            same = [each.parameters for each in found if each.open_fraction == opened]  # the same neurons, too
-            left = same[0] if same else parameters_left(run.learner, example)
-            found.append(SparsityPoint(threshold, opened, left, score_tests(run, tests).accuracy))
+    found: dict[str, SparsityPoint] = {}
+    for number, (key, count) in enumerate(further.items(), start=1):
+        shut = least_relevant(opened, known, count)
+        with closing(run.learner.net.body, shut):
+            left = total - own - sum(int(layer.sum()) for layer in shut.values())
+            parameters = parameters_left(run.learner, example)
+            found[key] = SparsityPoint(left / total, parameters, score_tests(run, tests).accuracy)
         if progress is not None:
-            progress(number, len(thresholds))
+            progress(number, len(further))
     return found
 
 
-@contextmanager
-def under_threshold(learner: Learner, threshold: float) -> Iterator[None]:
-    """Evaluate with another threshold for a while; what compensates for closed neurons stays as it is."""
-    before = learner.mask
-    learner.mask = replace(before, threshold=threshold)
-    try:
-        yield
-    finally:
-        learner.mask = before
+def remembered(run: Trained) -> Fields:
+    """What the memory of a run holds in the end."""
+    memory = run.learner.memory
+    assert memory is not None  # SNCL, the one method with gates, always has one
+    return memory.content()
 
 
-def open_part(learner: Learner) -> float:
-    """The fraction of all gated neurons that are open in the network that predicts."""
-    with learner.predicting():
-        layers: list[Tensor] = list(open_neurons(learner.net).values())
-    return sum(int(layer.sum()) for layer in layers) / sum(layer.numel() for layer in layers)
+def least_relevant(opened: Fields, known: Fields, count: int) -> Fields:
+    """So many open neurons, the least relevant of all layers, or fewer where a layer would keep none: bool by layer."""
+    ranks = []
+    for name, is_open in opened.items():
+        rank = torch.where(is_open, known[name], torch.inf)
+        rank[torch.where(is_open, known[name], -torch.inf).argmax()] = torch.inf  # stays
+        ranks.append(rank)
+    together = torch.cat(ranks)
+    chosen = together.argsort(stable=True)[: min(count, int(together.isfinite().sum()))]
+    shut = torch.zeros_like(together, dtype=torch.bool).index_fill(0, chosen, True)
+    return dict(zip(opened, shut.split([len(rank) for rank in ranks]), strict=True))
 
 
 def parameters_left(learner: Learner, example: Tensor) -> int:
@@ -94,39 +100,32 @@ def parameters_of_dense(learner: Learner, example: Tensor) -> int:
 def sparsity(
     run: Trained,
     *,
-    thresholds: Sequence[float] = THRESHOLDS,
+    closed: Sequence[float] = CLOSED,
     rows: int = 10_000,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Open neurons, parameters left and accuracy under every threshold, on about ``rows`` test samples (0: all); and
-    accuracy without a mask."""
+    """Open neurons, parameters left and accuracy of the network as it is and with ``closed`` percent of all neurons
+    closed, on about ``rows`` test samples (0: all)."""
     if next(gates(run.learner.net), None) is None:
         raise SnclError(f"{run.folder} has no gates, so there is nothing to close; this analysis is for runs of sncl")
+    for percent in closed:
+        if not 0 < percent < 100:
+            raise SnclError(f"`closed` takes percent of all neurons, above 0 and below 100, not {percent:g}")
     run.refuse_own_predictions()
     tests = samples_of_tests(run.stream, rows, seed)
-    with unmasked(run.learner.net):
-        dense = score_tests(run, tests).accuracy
     parameters = parameters_of_dense(run.learner, run.stream.transform.eval(tests[0][0][:EXAMPLE_SIZE]))
-    points = sweep(run, thresholds, rows, seed, progress)
+    points = sweep(run, tests, closed, progress)
     return {
         "measures": {
-            "unmasked": by_key(dense),
-            "thresholds": [
-                {
-                    "threshold": each.threshold,
-                    "open": 100 * each.open_fraction,
-                    "parameters_left": 100 * each.parameters / parameters,
-                    **by_key(each.accuracy),
-                }
-                for each in points
-            ],
+            key: {
+                "open": 100 * each.open_fraction,
+                "parameters_left": 100 * each.parameters / parameters,
+                **{f"{ACCURACY}{readout}": value for readout, value in each.accuracy.items()},
+            }
+            for key, each in points.items()
         },
         "parameters": parameters,
-        "own_threshold": run.learner.mask.threshold,
+        "memory_rows": len(remembered(run)["y"]),
         "test_rows": sum(len(y) for _, y in tests),
     }
-
-
-def by_key(accuracy: dict[str, float]) -> dict[str, float]:
-    return {f"{ACCURACY}{readout}": value for readout, value in accuracy.items()}

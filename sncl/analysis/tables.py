@@ -7,6 +7,7 @@ from typing import Any
 
 from sncl.analysis.groups import AnalysisGroup
 from sncl.runs.summary import READOUT_TITLES
+from sncl.runs.sweep import ACCURACY, OWN
 
 Cells = tuple[list[str], list[list[str]]]
 
@@ -73,17 +74,15 @@ def calibration_table(groups: Sequence[AnalysisGroup]) -> Cells:
 
 
 def sparsity_table(groups: Sequence[AnalysisGroup]) -> Cells:
-    readouts = list(groups[0].summary["unmasked"])
+    readouts = [key for key in groups[0].summary[OWN] if key.startswith(ACCURACY)]
     titles = [f"{READOUT_TITLES[readout.partition('/')[2]]}, %" for readout in readouts]
-    headings = ["method", "seeds", "threshold", "open neurons, %", "parameters left, %", *titles]
+    headings = ["method", "seeds", "closed, %", "open neurons, %", "parameters left, %", *titles]
     cells = []
     for each in groups:
         seeds = len(each.runs)
-        dense = [show_measure(each.summary["unmasked"].get(readout), seeds) for readout in readouts]
-        cells.append([each.title, str(seeds), "no mask", "100", "100", *dense])
-        for point in each.summary["thresholds"]:
+        for closed, point in each.summary.items():
             values = [show_measure(point.get(key), seeds) for key in ("open", "parameters_left", *readouts)]
-            cells.append([each.title, str(seeds), f"{point['threshold']['mean']:g}", *values])
+            cells.append([each.title, str(seeds), closed, *values])
     return headings, cells
 
 

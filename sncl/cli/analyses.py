@@ -121,8 +121,8 @@ def analyze_calibration(
 
 def analyze_sparsity(
     runs: RunsArgument,
-    thresholds: Annotated[
-        str | None, typer.Option(help="Log lambda from which on neurons are closed: numbers up to 0, with commas")
+    closed: Annotated[
+        str | None, typer.Option(help="Percent of all neurons to close, with commas between them (default: 10 to 90)")
     ] = None,
     rows: RowsOption = 10_000,
     seed: SeedOption = 0,
@@ -132,21 +132,18 @@ def analyze_sparsity(
     picture: PictureOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Open neurons, size and accuracy of runs of SNCL under many thresholds: sparsity is a choice of evaluation.
+    """Size and accuracy of runs of SNCL with more and more neurons closed, the least relevant first.
 
     Also left in each run folder, as sparsity.json, for sncl report.
     """
     from sncl.analysis.pictures import draw_sparsity
-    from sncl.analysis.sparsity import THRESHOLDS, sparsity
+    from sncl.analysis.sparsity import CLOSED, sparsity
     from sncl.analysis.tables import sparsity_table
     from sncl.runs.sweep import keep_sweep
 
-    try:
-        chosen = THRESHOLDS if thresholds is None else tuple(sorted({float(part) for part in thresholds.split(",")}))
-    except ValueError as error:
-        raise SnclError(f"--thresholds takes numbers with commas between them, not {thresholds!r}") from error
+    percents = CLOSED if closed is None else numbers(closed, "--closed")
     show = Presentation("sparsity", sparsity_table, draw_sparsity, file, picture, as_json)
-    groups = analyze(sparsity, {"thresholds": chosen, "rows": rows, "seed": seed}, runs, show, data, device)
+    groups = analyze(sparsity, {"closed": percents, "rows": rows, "seed": seed}, runs, show, data, device)
     for run in (run for group in groups for run in group.runs):
         try:
             keep_sweep(Path(run["run"]), run)

@@ -1,7 +1,7 @@
 """What lies in a run folder beside its numbers.
 
 The last checkpoint has the images and losses the memory holds, and how far each gate is open; an analysis may have left
-its accuracy under many thresholds.
+its accuracy with further neurons closed.
 """
 
 from __future__ import annotations

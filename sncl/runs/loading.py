@@ -18,11 +18,12 @@ from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, TASK_NETWORK, same_experiment
+from sncl.training.state import restore_memory
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: where it lies, what it was, what it scored, and its learner, ready to predict."""
+    """A finished run: where it lies, what it was, what it scored, and its learner with its memory, ready to predict."""
 
     folder: Path
     experiment: Experiment
@@ -96,6 +97,8 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
     if result.manifest.data != stream.source_fingerprint:
         raise SnclError(f"{folder} was trained on other data than those found here; name their folder with `data`")
     learner = make_learner(here, stream)
-    learner.restore_network(state, of_learner(folder / CHECKPOINT, description))
+    theirs = of_learner(folder / CHECKPOINT, description)
+    learner.restore_network(state, theirs)
+    restore_memory(learner, state, theirs)
     learner.settle()
     return Trained(folder, experiment, result, stream, learner)

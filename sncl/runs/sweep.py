@@ -1,4 +1,4 @@
-"""One trained network under many thresholds, as ``sncl analyze sparsity`` leaves it in the folder of the run."""
+"""One trained network with more and more neurons closed, as ``sncl analyze sparsity`` leaves it in its run folder."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sncl.training.checkpoint import check_seal, read_json, sealed, write_json
 
 SWEEP = "sparsity.json"
 MEASURED_AGAIN = "analyse the run again"
-KEPT = ("stream", "method", "memory", "seed", "experiment", "measures", "own_threshold", "parameters", "test_rows")
+KEPT = ("stream", "method", "memory", "seed", "experiment", "measures", "parameters", "memory_rows", "test_rows")
 ACCURACY = "accuracy/"  # in front of the name of a read-out
+OWN = "own"  # the network as the run left it, beside percents of closed neurons
 
 
 class SweepPoint(NamedTuple):
-    """What one threshold leaves: open neurons and parameters, and accuracy by read-out, all in percent."""
+    """What closed neurons leave: open neurons and parameters, and accuracy by read-out, all in percent."""
 
-    threshold: float
     open: float
     parameters_left: float
     accuracy: dict[str, float]
@@ -28,11 +28,10 @@ class SweepPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredSweep:
-    """What an analysis found on so many test samples; ``unmasked`` is the accuracy with all neurons open."""
+    """What an analysis found on so many test samples, by the percent of all neurons that are closed, or ``OWN``."""
 
     test_rows: int
-    unmasked: dict[str, float]
-    points: tuple[SweepPoint, ...]
+    points: dict[str, SweepPoint]
 
 
 def keep_sweep(folder: Path, found: dict[str, Any]) -> None:
@@ -48,10 +47,8 @@ def read_sweep(folder: Path, experiment: dict[str, Any]) -> StoredSweep | None:
     facts = check_seal(path, read_json(path), MEASURED_AGAIN)
     try:
         kept = expect(facts, {"experiment": dict, "seed": int, "measures": dict, "test_rows": int})
-        measures = expect(kept["measures"], {"unmasked": dict, "thresholds": list})
-        found = StoredSweep(
-            kept["test_rows"], accuracies(measures["unmasked"]), tuple(map(point, measures["thresholds"]))
-        )
+        expect(kept["measures"], {OWN: dict})
+        found = StoredSweep(kept["test_rows"], {key: point(each) for key, each in kept["measures"].items()})
     except (ValueError, AttributeError) as error:
         raise SnclError(f"{path} is damaged: {error}; {MEASURED_AGAIN}") from error
     if (decision(kept["experiment"]), kept["seed"]) != (decision(experiment), experiment["seed"]):
@@ -60,9 +57,7 @@ def read_sweep(folder: Path, experiment: dict[str, Any]) -> StoredSweep | None:
 
 
 def point(facts: Any) -> SweepPoint:
-    return SweepPoint(
-        **expect(facts, dict.fromkeys(("threshold", "open", "parameters_left"), NUMBER)), accuracy=accuracies(facts)
-    )
+    return SweepPoint(**expect(facts, dict.fromkeys(("open", "parameters_left"), NUMBER)), accuracy=accuracies(facts))
 
 
 def accuracies(facts: dict[str, Any]) -> dict[str, float]:

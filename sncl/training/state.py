@@ -73,6 +73,11 @@ def restore_network(learner: Learner, tensors: Fields, description: dict[str, An
     _rehearsed(_restore_network, learner, tensors, description)
 
 
+def restore_memory(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
+    """Only the memory of a learner whose network is restored; or leave it as it is."""
+    _rehearsed(_restore_memory, learner, tensors, description)
+
+
 def _rehearsed(
     load: Callable[[Learner, Fields, dict[str, Any]], None],
     learner: Learner,
@@ -104,9 +109,7 @@ def _restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> 
     check_same("clip", clipped, {} if clip is None else clip.state())
     if clip is not None:
         clip.load(clipped)
-    if learner.memory is not None:
-        learner.memory.load(within("memory", tensors))
-        check_memory(learner.memory, learner.signature.example, learner.outputs)
+    _restore_memory(learner, tensors, description)
     random = within("random", tensors)
     check_same("random numbers", random, learner.random.state())
     learner.random.load(random)
@@ -114,6 +117,12 @@ def _restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> 
     learner.usual_size = description["rows"]
     learner.interrupted = False
     learner.ready.engine.forget()
+
+
+def _restore_memory(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
+    if learner.memory is not None:
+        learner.memory.load(within("memory", tensors))
+        check_memory(learner.memory, learner.signature.example, learner.outputs)
 
 
 def _restore_network(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:

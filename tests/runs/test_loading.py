@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from sncl.errors import SnclError
 from sncl.runs.experiment import EXPERIMENT
@@ -12,6 +13,7 @@ from sncl.runs.loading import Trained, load_run
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import RESULT
+from sncl.tensors.fields import within
 from sncl.training.checkpoint import read_checkpoint, sealed, unsealed, write_checkpoint
 from sncl.training.evaluate import accuracies
 from sncl.training.run import CHECKPOINT, TASK_NETWORK
@@ -33,6 +35,20 @@ def test_the_network_after_a_task_scores_what_it_scored_then(gated: Trained, pla
             == (gated.result.accuracy_matrix[task - 1][:task])
         )
     assert plain.after_task(1) is None
+
+
+def test_the_memory_comes_back_too(runs: Path, tmp_path: Path) -> None:
+    for name in ("er-0", "sncl-0", "icarl-0"):
+        memory = load_run(runs / name, device="cpu").learner.memory
+        stored = within("memory", read_checkpoint(runs / name / CHECKPOINT)[0])
+        assert memory is not None and len(memory) == 30
+        assert all(torch.equal(value, stored[key]) for key, value in memory.state().items())
+    shutil.copytree(runs / "er-0", tmp_path / "run")
+    tensors, description = read_checkpoint(runs / "er-0" / CHECKPOINT)
+    for change in ({"memory/rows/y": tensors["memory/rows/y"] + 10}, {"memory/count": torch.zeros(1)}):
+        write_checkpoint(tmp_path / "run" / CHECKPOINT, tensors | change, description)
+        with pytest.raises(SnclError, match=r"this checkpoint (belongs to another learner|is damaged): its memory"):
+            load_run(tmp_path / "run", device="cpu")
 
 
 def edit(path: Path, **changes: object) -> None:

@@ -72,7 +72,7 @@ def attach_gates(
 
 def gates(net: nn.Module) -> Iterator[tuple[str, Gate]]:
     """The gates of a network by the name of their layer."""
-    return by_layer(net, Gate, INPUT_GATE)
+    return by_layer(net, Gate, INPUT_GATE)  # type: ignore[type-abstract]
 
 
 def variance_gates(net: nn.Module) -> Iterator[tuple[str, VarianceGate]]:
@@ -105,6 +105,19 @@ def sampling(net: nn.Module) -> AbstractContextManager[None]:
 def unmasked(net: nn.Module) -> AbstractContextManager[None]:
     """Evaluate without any mask: closed neurons respond at their mean."""
     return _with_gates(net, "masking", False)
+
+
+@contextmanager
+def closing(net: nn.Module, shut: dict[str, Tensor]) -> Iterator[None]:
+    """Evaluate with these neurons of each layer closed as well: bool [channels]. Nothing that is stored changes."""
+    found = [(gate, shut[name], gate.shut) for name, gate in gates(net)]
+    try:
+        for gate, closed, _ in found:
+            gate.shut = closed
+        yield
+    finally:
+        for gate, _, before in found:
+            gate.shut = before
 
 
 @contextmanager

@@ -30,24 +30,31 @@ LOG_LAMBDA_LIMIT = 10.0
 
 
 class Gate(nn.Module, ABC):
-    """Gates for the ``channels`` neurons of one layer, with channels along ``axis``.
+    """Gates for the ``channels`` neurons of one layer, channels along ``axis``: each has a mean and is open or not.
 
     ``last`` is set where only the logits read the layer, see :class:`sncl.networks.layers.Site`.
     """
 
+    mu: Tensor  # [channels]
     last = False
+    shut: Tensor | None = None  # bool [channels]: closed as well, see :func:`sncl.networks.gating.attach.closing`
 
-    def __init__(self, channels: int, axis: int = -1) -> None:
+    def __init__(self, channels: int, axis: int) -> None:
         super().__init__()
         self.channels, self.axis = channels, axis
 
     @abstractmethod
+    def learned_open(self) -> Tensor:
+        """Which neurons training has left open: bool [channels]."""
+
+    @torch.no_grad()
     def is_open(self) -> Tensor:
         """Which neurons are open in evaluation: bool [channels]."""
+        return self.learned_open() if self.shut is None else self.learned_open() & ~self.shut
 
-    @abstractmethod
     def factor(self) -> Tensor:
         """What each neuron is multiplied by in evaluation; 0 for closed ones. [channels]"""
+        return self.mu * self.is_open()
 
     def scaled(self, h: Tensor, factor: Tensor) -> Tensor:
         """Responses times ``factor`` [rows or 1, channels]."""
@@ -70,14 +77,12 @@ class ReserveGate(Gate):
         self.mu = nn.Parameter(torch.ones(channels, device=device))
         self.register_buffer("opened", torch.ones(channels, dtype=torch.bool, device=device))
 
-    def is_open(self) -> Tensor:
+    def learned_open(self) -> Tensor:
         return self.opened
 
-    def factor(self) -> Tensor:
-        return self.mu * self.opened
-
     def forward(self, h: Tensor) -> Tensor:
-        return self.scaled(h, self.factor().unsqueeze(0))
+        factor = self.mu * self.opened if self.training else self.factor()
+        return self.scaled(h, factor.unsqueeze(0))
 
 
 class VarianceGate(Gate):
@@ -92,7 +97,7 @@ class VarianceGate(Gate):
 
     def __init__(self, channels: int, axis: int = -1, generator: torch.Generator | None = None) -> None:
         super().__init__(channels, axis)
-        device = "cpu" if generator is None else generator.device
+        device = None if generator is None else generator.device
         self.mu = nn.Parameter(1 + 0.01 * torch.randn(channels, generator=generator, device=device))
         self.log_variance = nn.Parameter(torch.full_like(self.mu, LOG_START))
 
@@ -101,12 +106,8 @@ class VarianceGate(Gate):
         r"""\log \lambda of every gate, within ±10. [channels]"""
         return log_ratio(self.mu, self.log_variance)
 
-    @torch.no_grad()
-    def is_open(self) -> Tensor:
+    def learned_open(self) -> Tensor:
         return self.log_lambda < 0
-
-    def factor(self) -> Tensor:
-        return self.mu * self.is_open()
 
     def draw(self, samples: int) -> Tensor:
         """Gates as training draws them. [samples, channels]"""

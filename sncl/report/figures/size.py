@@ -1,4 +1,4 @@
-"""Accuracy against size: one trained network under many thresholds, by what they leave of it."""
+"""Accuracy against size: one trained network with more and more neurons closed, by what is left of it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def size_figure(groups: Sequence[RunGroup], sweeps: Sweeps) -> Figure:
                 views.append(FigureView((stream, readout_title(readout), title), lines, title, "accuracy, %"))
     rows = " or ".join(f"{count:,}" for count in sorted({each.test_rows for each in sweeps.values()}))
     note = (
-        "One trained network under many thresholds on log λ, from which on neurons are closed, and with all neurons "
-        f"open (100 %): mean over the analysed seeds, on {rows} test samples, as {COMMAND} found it. Parameters are "
+        "One trained network as it is (the largest size) and with further neurons closed in evaluation, the least "
+        f"relevant first: mean over the analysed seeds, on {rows} test samples, as {COMMAND} found it. Parameters are "
         "those left when closed neurons are removed, in percent of the dense network's."
     )
     return Figure("size", TITLE, note, ("stream", "read-out", "against"), views)
@@ -38,16 +38,11 @@ def analysed(group: RunGroup, sweeps: Sweeps) -> list[StoredSweep]:
 
 
 def size_curve(sweeps: Sequence[StoredSweep], readout: str, size: str) -> Series:
-    """Accuracy by size, from small to large, under the thresholds that all seeds were analysed with."""
-    by_threshold = [{point.threshold: point for point in each.points} for each in sweeps]
-    shared = [
-        threshold
-        for threshold in (by_threshold[0] if sweeps else {})
-        if all(threshold in each for each in by_threshold)
-    ]
-    places = [(100.0, [each.unmasked.get(readout) for each in sweeps])] if sweeps else []
-    for threshold in shared:
-        points = [each[threshold] for each in by_threshold]
+    """Accuracy by size, from small to large, with as many neurons closed as all seeds were analysed with."""
+    shared = [key for key in (sweeps[0].points if sweeps else {}) if all(key in each.points for each in sweeps)]
+    places = []
+    for key in shared:
+        points = [each.points[key] for each in sweeps]
         where = sum(float(getattr(point, size)) for point in points) / len(points)
         places.append((round(where, 2), [point.accuracy.get(readout) for point in points]))
     places.sort(key=lambda place: place[0])
