@@ -21,7 +21,8 @@ def test_without_noise_it_is_the_runs_accuracy_and_the_weights_come_back_bit_for
     found = perturbation(subject, sizes={"absolute": (0.0, 0.2), "relative": (0.0, 0.7)}, draws=2, rows=0)
     after = subject.learner.net.body.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert set(found["measures"]) == {"absolute", "relative"} | ({"relative_gates"} if name == "random_gates" else set())
+    of_gates = {"relative_gates"} if name == "random_gates" else set()
+    assert set(found["measures"]) == {"absolute", "relative"} | of_gates
     for points in found["measures"].values():
         for readout, stored in subject.result.accuracy.items():
             assert points[0][f"accuracy/{readout}"] == stored
