@@ -76,3 +76,17 @@ def plain(runs: Path) -> Trained:
 @pytest.fixture
 def gated(runs: Path) -> Trained:
     return load_run(runs / "sncl-0", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def random_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run like ``sncl-0`` with the paper's gates, which are random."""
+    folder = tmp_path_factory.mktemp("random")
+    settings = {"gates": "kl", "ema": "0.8"}
+    perform(plan("seq-digits", "sncl", memory=30, tasks=3, epochs=1, device="cpu", settings=settings), folder)
+    return folder
+
+
+@pytest.fixture
+def random_gates(random_run: Path) -> Trained:
+    return load_run(random_run, device="cpu")

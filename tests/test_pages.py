@@ -160,7 +160,7 @@ def test_the_table_of_methods_is_that_of_the_code() -> None:
 
 def test_the_table_of_gates_is_that_of_the_code() -> None:
     policies = METHODS["sncl"].choices["gates"]
-    masks = {name: [*MASK] if name in MASKED else [] for name in policies}
+    masks = {name: [*MASK] if name == MASKED else [] for name in policies}
     told = {row[0].strip("`"): names_in(row[-1]) for row in rows_of("### Gates") if len(row) == 3}
     assert {name: told[name] for name in policies} == {name: [*policies[name], *masks[name]] for name in policies}
 

@@ -1,6 +1,6 @@
 """Whether a network is right as often as it is sure: calibration, likelihood and entropy of its predictions.
 
-Once for the network as it predicts (gates at their mean) and, where there are gates, for the average of the softmax
+Once for the network as it predicts (gates at their mean) and, where gates are random, for the average of the softmax
 over samples of the gates' posterior, which is what the variational model itself predicts. All output units compete.
 The expected calibration error is that of Guo et al., *On Calibration of Modern Neural Networks*, 2017.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sncl.analysis.samples import samples_of_tests
-from sncl.networks.gating.attach import gates, sampling
+from sncl.networks.gating.attach import sampling, variance_gates
 from sncl.runs.loading import Trained
 from sncl.streams.cache import Progress
 from sncl.tensors.random import Randomness
@@ -90,7 +90,7 @@ def calibration(
     y = torch.cat([labels for _, labels in parts])
     plain = torch.cat([learner.logits(x).double().softmax(1) for x, _ in parts])
     measures: dict[str, Any] = {"mean": assess(plain, y, bins)}
-    if next(gates(learner.net), None) is not None:
+    if next(variance_gates(learner.net), None) is not None:
         randomness = Randomness(seed, host=(), device=("posterior",), on=learner.device)
         averaged = []
         for number, (x, _) in enumerate(parts, start=1):

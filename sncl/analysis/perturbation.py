@@ -21,7 +21,7 @@ from sncl.analysis.samples import TrainingSamples, samples_of_tests
 from sncl.analysis.scoring import score_tests
 from sncl.errors import SnclError
 from sncl.methods.terms import label_losses
-from sncl.networks.gating.attach import gates
+from sncl.networks.gating.attach import variance_gates
 from sncl.runs.loading import Trained
 from sncl.runs.summary import mean_std
 from sncl.streams.cache import Progress
@@ -43,9 +43,10 @@ def weights(net: nn.Module, kind: NoiseKind) -> dict[str, nn.Parameter]:
     noise relative to these is noise relative to the weights with the gate multiplied in; noise on the gate comes on
     top. Which of the two is fair to a network without gates can be argued about, so both are reported.
     """
-    resting = {id(value) for _, gate in gates(net) for value in gate.parameters() if value is not gate.mu}
+    random_gates = [gate for _, gate in variance_gates(net)]
+    resting = {id(gate.log_variance) for gate in random_gates}
     if kind == "relative":
-        resting |= {id(gate.mu) for _, gate in gates(net)}
+        resting |= {id(gate.mu) for gate in random_gates}
     return {name: value for name, value in net.named_parameters() if id(value) not in resting}
 
 
@@ -104,7 +105,7 @@ def perturbation(
     """
     run.refuse_own_predictions()
     wanted: dict[NoiseKind, tuple[float, ...]] = {"absolute": sizes["absolute"], "relative": sizes["relative"]}
-    if next(gates(run.learner.net), None) is not None:
+    if next(variance_gates(run.learner.net), None) is not None:
         wanted["relative_gates"] = sizes["relative"]
     training = TrainingSamples(run.stream, rows, seed)
     tests = samples_of_tests(run.stream, rows, seed)

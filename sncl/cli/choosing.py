@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RENAMED = {
     "average": "ema",
     "release": "anneal",
-    "reserve": "sparsity (with gates=target)",
+    "reserve": "sparsity",
     "handover": "compensate",
     "cut": "threshold",
 }
@@ -110,7 +110,10 @@ def from_file(file: Path, chosen: Chosen, method: str, memory: int | None) -> di
     usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data)
     settings = read_settings(file, chosen.stream, method, usual.memory)
     choices = {key: settings[key] for key in entry(method).choices if key in settings}
-    usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data, settings=choices)
+    try:
+        usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data, settings=choices)
+    except SnclError as error:
+        raise SnclError(f"{file}: {error}") from error
     for key, text in settings.items():
         parse(key, text, usual.settings, f"{file}:")
     return settings

@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.spec import Network
 from sncl.methods.table import Value, entry
+
+OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 0.5, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values
 
 
 class ContinualClassifier(BaseContinualClassifier):
@@ -126,15 +129,19 @@ class SNCLClassifier(BaseContinualClassifier):
     ----------
     alpha, beta, gamma : float, default=0.5
         Weights of the labels, logits and features of replayed samples.
-    gates : {"off", "kl", "natural", "target"}, default="kl"
-        How neurons are gated: not at all, by the paper's divergence, by natural gradient steps, or such that a target
-        fraction of them is closed.
-    eta : float, default=1e-4
-        The price of an open neuron; of ``gates="kl"`` and ``"natural"``.
-    anneal : float, default=0.2
-        How fast that price falls as samples come in: eta / (1 + anneal * samples / 1000).
     sparsity : float, default=0.3
-        The fraction of closed neurons; of ``gates="target"``.
+        The fraction of all neurons that stays closed; of ``gates="grow"``.
+    gates : {"grow", "kl", "off"}, default="grow"
+        How neurons are gated: kept in reserve and opened as samples come in, by the paper's divergence, or not at all.
+        A parameter that belongs to other gates is refused, unless it has its default.
+    start : float, default=0.5
+        The fraction of the others that is open at first; of ``gates="grow"``.
+    fill : float, default=1.0
+        After so many thousand samples all of them are open; of ``gates="grow"``.
+    eta : float, default=1e-4
+        The price of an open neuron; of ``gates="kl"``.
+    anneal : float, default=0.2
+        How fast that price falls as samples come in: eta / (1 + anneal * samples / 1000); of ``gates="kl"``.
     admission : {"loss-aware", "reservoir"}, default="loss-aware"
         Which samples the memory keeps.
     settings : dict, default=None
@@ -155,10 +162,12 @@ class SNCLClassifier(BaseContinualClassifier):
         alpha: float = 0.5,
         beta: float = 0.5,
         gamma: float = 0.5,
-        gates: str = "kl",
-        eta: float = 1e-4,
-        anneal: float = 0.2,
-        sparsity: float = 0.3,
+        sparsity: float = OF_GATES["sparsity"],
+        gates: str = "grow",
+        start: float = OF_GATES["start"],
+        fill: float = OF_GATES["fill"],
+        eta: float = OF_GATES["eta"],
+        anneal: float = OF_GATES["anneal"],
         admission: str = "loss-aware",
         memory: int = 500,
         replay: int = 32,
@@ -177,10 +186,12 @@ class SNCLClassifier(BaseContinualClassifier):
         self.alpha = alpha
         self.beta = beta
         self.gamma = gamma
+        self.sparsity = sparsity
         self.gates = gates
+        self.start = start
+        self.fill = fill
         self.eta = eta
         self.anneal = anneal
-        self.sparsity = sparsity
         self.admission = admission
         super().__init__(
             memory=memory,
@@ -199,5 +210,9 @@ class SNCLClassifier(BaseContinualClassifier):
         )
 
     def _choice(self) -> tuple[str, dict[str, Value]]:
-        known = entry("sncl").settings_with({"gates": self.gates})  # parameters of other gates do not matter
+        known = entry("sncl").settings_with({"gates": self.gates})
+        for name, usual in OF_GATES.items():
+            if name not in known and getattr(self, name) != usual:
+                owner = entry("sncl").choice_of(name)
+                raise BadInput(f"{name} belongs to {owner}, and here it is gates={self.gates}; give `gates` too")
         return "sncl", {name: getattr(self, name) for name in known if hasattr(self, name)} | (self.settings or {})

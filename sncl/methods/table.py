@@ -28,6 +28,7 @@ from sncl.networks.gating.policies import KL, Gating, Grow
 
 Value = float | int | str
 Settings = dict[str, Value]
+USE_GROW = "`gates=grow` is there instead, with `sparsity`, the fraction of neurons that stays closed"
 ADMISSIONS: dict[str, type[Admission]] = {"loss-aware": LossAwareReservoir, "reservoir": Reservoir}
 GATINGS: dict[str, type[Gating] | None] = {"off": None, "grow": Grow, "kl": KL}
 
@@ -36,7 +37,8 @@ GATINGS: dict[str, type[Gating] | None] = {"off": None, "grow": Grow, "kl": KL}
 class Entry:
     """``make`` builds the method from its settings, whose names and usual values are ``settings``.
 
-    ``choices`` are settings whose value brings further ones along, by value: those of the gates' policy.
+    ``choices`` are settings whose value brings further ones along, by value: those of the gates' policy. ``gone`` are
+    choices that earlier versions had, with what there is instead.
     """
 
     title: str
@@ -46,9 +48,12 @@ class Entry:
     memory: bool = True
     joint: bool = False  # trained on the whole stream at once
     choices: dict[str, dict[str, Settings]] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)
 
     def settings_with(self, given: Mapping[str, Value]) -> Settings:
         """All settings there are beside ``given`` choices, with their usual values."""
+        if gone := self.gone_in(given):
+            raise SnclError(gone)
         found = dict(self.settings)
         for key, values in self.choices.items():
             value = str(given.get(key, self.settings[key]))
@@ -56,6 +61,11 @@ class Entry:
                 raise SnclError(f"`{key}` is one of {', '.join(values)}, not {value!r}")
             found |= {key: value} | values[value]
         return found
+
+    def gone_in(self, given: Mapping[str, Value]) -> str:
+        """The choice of an earlier version among ``given`` settings, in words; nothing where there is none."""
+        named = (f"{key}={given.get(key)}" for key in self.choices)
+        return next((f"`{choice}` is gone; {self.gone[choice]}" for choice in named if choice in self.gone), "")
 
     def all_names(self) -> set[str]:
         """The names of all settings, of whatever choice."""
@@ -132,6 +142,7 @@ METHODS: dict[str, Entry] = {
                 "kl": {"eta": 1e-4, "anneal": 0.0, "layers": "auto"},
             }
         },
+        gone={"gates=natural": USE_GROW, "gates=target": USE_GROW},
     ),
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.methods.table import Settings
+from sncl.methods.table import METHODS, Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
 from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import check_seal, read_json
@@ -103,6 +103,16 @@ def read_described(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise SnclError(f"{path} is damaged: {error}") from error
     return stored
+
+
+def refuse_gone(folder: Path, described: dict[str, Any]) -> None:
+    """Refuse a run that was made with a choice which only earlier versions have."""
+    known = METHODS.get(described["method"])
+    if known is not None and (gone := known.gone_in(described["settings"])):
+        raise SnclError(
+            f"{folder} was made by an earlier version of sncl: {gone}; make the run again in another folder, or use "
+            "that version"
+        )
 
 
 def file_name(stream: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.runs.build import make_learner, make_stream
-from sncl.runs.experiment import EXPERIMENT, PATH, PLACE, PROTOCOL, Experiment, read_described
+from sncl.runs.experiment import EXPERIMENT, PATH, PLACE, PROTOCOL, Experiment, read_described, refuse_gone
 from sncl.runs.perform import stored_result
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
@@ -76,6 +76,7 @@ def load_run(folder: Path, data: Path | None = None, device: str = "auto") -> Tr
         if not (folder / name).exists():
             raise SnclError(f"{folder} is no run folder of sncl train: it has no {name}")
     identity = read_described(folder)
+    refuse_gone(folder, identity)
     path = {key: identity.pop(key, None) for key in PLACE}[PATH]
     state, description = read_checkpoint(folder / CHECKPOINT)
     if not same_experiment(description.get("experiment"), identity):

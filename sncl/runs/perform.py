@@ -18,7 +18,7 @@ from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.data import refuse_changed_data, refuse_other_data, stamp_of
-from sncl.runs.experiment import EXPERIMENT, PLACE, PROTOCOL, Experiment, read_described
+from sncl.runs.experiment import EXPERIMENT, PLACE, PROTOCOL, Experiment, read_described, refuse_gone
 from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result, write_result
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
@@ -104,6 +104,7 @@ def stored_result(experiment: Experiment, folder: Path) -> Result | None:
     stored, ours = read_described(folder), json.loads(json.dumps(experiment.identity()))
     stored = {key: value for key, value in stored.items() if key not in PLACE}
     if not same_experiment(stored, ours):
+        refuse_gone(folder, stored)
         refuse_changed_data(folder, stored, ours)
         raise SnclError(f"{folder} holds another experiment; choose another `out` or the settings it was made with")
     if not (folder / RESULT).exists():

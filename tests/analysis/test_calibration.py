@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from sncl.analysis.calibration import assess, calibration, calibration_error, posterior_average, reliability
-from sncl.networks.gating.attach import attach_gates, gates, sampling
+from sncl.networks.gating.attach import attach_gates, sampling, variance_gates
 from sncl.networks.gating.gate import VarianceGate
 from sncl.networks.taps import evaluating
 from sncl.runs.loading import Trained
@@ -65,26 +65,26 @@ def test_only_gates_are_random_while_they_are_sampled() -> None:
     attach_gates(net, x[:2])
     statistics = {name: value.clone() for name, value in net.named_buffers()}
     with torch.no_grad():
-        for _, gate in gates(net):
+        for _, gate in variance_gates(net):
             gate.log_variance.fill_(-60.0)  # no noise to speak of
         with evaluating(net):
             still = net(x)
             with sampling(net):
                 assert torch.allclose(net(x), still, atol=1e-6)
-                for _, gate in gates(net):
+                for _, gate in variance_gates(net):
                     gate.log_variance.fill_(-2.0)
                 assert not torch.allclose(net(x), net(x), atol=1e-3)
             assert torch.equal(net(x), still)
     assert all(torch.equal(value, statistics[name]) for name, value in net.named_buffers())
     with pytest.raises(KeyError), sampling(net):
         raise KeyError
-    assert not any(gate.sampling for _, gate in gates(net))
+    assert not any(gate.sampling for _, gate in variance_gates(net))
 
 
-def test_the_average_is_over_samples_and_follows_from_the_seed(gated: Trained) -> None:
-    learner, (x, _) = gated.learner, gated.stream.test(0)
+def test_the_average_is_over_samples_and_follows_from_the_seed(random_gates: Trained) -> None:
+    learner, (x, _) = random_gates.learner, random_gates.stream.test(0)
     with torch.no_grad():
-        for _, gate in gates(learner.net):
+        for _, gate in variance_gates(learner.net):
             gate.log_variance.fill_(-2.5)
 
     def drawn(samples: int, seed: int = 0) -> torch.Tensor:
@@ -103,14 +103,15 @@ def test_the_average_is_over_samples_and_follows_from_the_seed(gated: Trained) -
     assert not torch.allclose(drawn(3), learner.logits(x[:10]).double().softmax(1), atol=1e-4)
 
 
-def test_of_a_run(gated: Trained, plain: Trained) -> None:
-    found, again = (calibration(gated, samples=2, rows=0) for _ in range(2))
+def test_of_a_run(random_gates: Trained, gated: Trained, plain: Trained) -> None:
+    found, again = (calibration(random_gates, samples=2, rows=0) for _ in range(2))
     assert found == again
-    tests = [gated.stream.test(task) for task in range(3)]
-    right = sum(int((gated.learner.predict(x) == y).sum()) for x, y in tests)
+    tests = [random_gates.stream.test(task) for task in range(3)]
+    right = sum(int((random_gates.learner.predict(x) == y).sum()) for x, y in tests)
     total = sum(len(y) for _, y in tests)
     assert found["measures"]["mean"]["accuracy"] == 100 * right / total
     assert (found["test_rows"], found["samples"]) == (total, 2)
     assert sum(each["count"] for each in found["measures"]["sampled"]["reliability"]) == total
-    without = calibration(plain, rows=30)
-    assert (list(without["measures"]), without["samples"]) == (["mean"], 0)
+    for nothing_random in (gated, plain):
+        without = calibration(nothing_random, rows=30)
+        assert (list(without["measures"]), without["samples"]) == (["mean"], 0)

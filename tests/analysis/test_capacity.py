@@ -21,7 +21,7 @@ TASKS = 3
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SNCL on permuted digits: seeds 0 and 1 with gates and without, seed 2 with gates alone; and a run of ER."""
     folder = tmp_path_factory.mktemp("pairs")
-    for gates, seeds in (("target", (0, 1, 2)), ("off", (0, 1))):
+    for gates, seeds in (("grow", (0, 1, 2)), ("off", (0, 1))):
         for seed in seeds:
             train(folder / f"{gates}-{seed}", "perm-digits", seed, gates=gates)
     perform(plan("perm-digits", "er", memory=30, tasks=TASKS, epochs=1, device="cpu"), folder / "er")
@@ -41,10 +41,10 @@ def diagonal(folder: Path) -> list[float]:
 def test_differences_are_those_of_each_seed(pairs: Path) -> None:
     notes: list[str] = []
     (group,) = capacity([pairs], notes.append)
-    assert notes == ["left out, since no run differs from them in nothing but its gates: er, target-2"]
+    assert notes == ["left out, since no run differs from them in nothing but its gates: er, grow-2"]
     assert (group.title, [run["seed"] for run in group.runs]) == ("SNCL", [0, 1])
     found = group.summary["readouts"]["domain_il"]
-    ours, theirs = ([diagonal(pairs / f"{gates}-{seed}") for seed in (0, 1)] for gates in ("target", "off"))
+    ours, theirs = ([diagonal(pairs / f"{gates}-{seed}") for seed in (0, 1)] for gates in ("grow", "off"))
     gains = [[a - b for a, b in zip(*rows, strict=True)] for rows in zip(ours, theirs, strict=True)]
     for key, rows in {"with_gates": ours, "without_gates": theirs, "difference": gains}.items():
         for task, values in enumerate(zip(*rows, strict=True)):
@@ -52,31 +52,31 @@ def test_differences_are_those_of_each_seed(pairs: Path) -> None:
             assert found[key][task]["std"] == pytest.approx(statistics.stdev(values))
     later = [statistics.fmean(row[1:]) - row[0] for row in gains]
     assert found["growth"] == pytest.approx({"mean": statistics.fmean(later), "std": statistics.stdev(later)})
-    opened = read_result(pairs / "target-0" / RESULT).open_by_task
+    opened = read_result(pairs / "grow-0" / RESULT).open_by_task
     assert group.runs[0]["measures"]["open"] == [100 * part for part in opened or []]
     assert group.runs[1]["without_gates"] == str(pairs / "off-1")
 
 
 def test_gates_of_several_kinds_have_the_same_partner(pairs: Path, tmp_path: Path) -> None:
-    other = train(tmp_path / "natural", "perm-digits", gates="natural", threshold="-1")
-    first, second = capacity([pairs / "target-0", pairs / "off-0", other], print)
-    assert "gates=target" in first.title and "gates=natural" in second.title
+    other = train(tmp_path / "kl", "perm-digits", gates="kl", threshold="-1")
+    first, second = capacity([pairs / "grow-0", pairs / "off-0", other], print)
+    assert "gates=grow" in first.title and "gates=kl" in second.title
     plain = [group.summary["readouts"]["domain_il"]["without_gates"] for group in (first, second)]
     assert plain[0] == plain[1] and first.runs[0]["without_gates"] == second.runs[0]["without_gates"]
 
 
 def test_every_readout_is_compared(tmp_path: Path) -> None:
-    for gates in ("target", "off"):
+    for gates in ("grow", "off"):
         train(tmp_path / gates, "seq-digits", gates=gates)
     (group,) = capacity([tmp_path], print)
     assert list(group.summary["readouts"]) == ["class_il", "task_il"]
     for readout, found in group.summary["readouts"].items():
-        matrix = read_result(tmp_path / "target" / RESULT).measures[readout].accuracy_matrix
+        matrix = read_result(tmp_path / "grow" / RESULT).measures[readout].accuracy_matrix
         assert [each["mean"] for each in found["with_gates"]] == [matrix[task][task] for task in range(TASKS)]
 
 
 def test_the_command(sncl: Sncl, pairs: Path, tmp_path: Path) -> None:
-    folders = [pairs / name for name in ("target-0", "target-1", "off-0", "off-1")]
+    folders = [pairs / name for name in ("grow-0", "grow-1", "off-0", "off-1")]
     done = sncl("analyze", "capacity", *folders, "--out", "found.json", "--picture", "found.png")
     assert (done.code, done.err) == (0, "picture: found.png\n")
     header, *lines = done.out.splitlines()
@@ -95,7 +95,7 @@ def test_the_command(sncl: Sncl, pairs: Path, tmp_path: Path) -> None:
 
 
 def test_errors_are_one_line(sncl: Sncl, pairs: Path, tmp_path: Path) -> None:
-    for gates in ("target", "off"):
+    for gates in ("grow", "off"):
         train(tmp_path / "sequential" / gates, "seq-digits", gates=gates)
         train(tmp_path / "turning" / gates, "digits-360", tasks=None, gates=gates)
     shutil.copytree(pairs / "off-0", tmp_path / "damaged")
@@ -104,11 +104,11 @@ def test_errors_are_one_line(sncl: Sncl, pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "half" / RESULT).unlink()
     (tmp_path / "empty").mkdir()
     cases: dict[str, list[str | Path]] = {
-        "differ in nothing but their gates": [pairs / "target-0", pairs / "off-1"],
+        "differ in nothing but their gates": [pairs / "grow-0", pairs / "off-1"],
         "needs one of the same seed, settings and data with gates=off": [pairs / "er"],
         "are of different streams": [pairs, "sequential"],
         "was not tested after each of several tasks": ["turning"],
-        "result.json is damaged": [pairs / "target-0", "damaged"],
+        "result.json is damaged": [pairs / "grow-0", "damaged"],
         "none of these runs is finished": ["half"],
         "empty holds no runs": ["empty"],
         "there is no folder nowhere": ["nowhere"],
@@ -125,7 +125,7 @@ def test_errors_are_one_line(sncl: Sncl, pairs: Path, tmp_path: Path) -> None:
 def test_a_matrix_with_gaps(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that was not measured has no difference and does not count in a half."""
     monkeypatch.setattr("sncl.analysis.capacity.right_after", lambda run, readout: [None, 60.0, 50.0])
-    (group,) = capacity([pairs / "target-0", pairs / "off-0"], print)
+    (group,) = capacity([pairs / "grow-0", pairs / "off-0"], print)
     found = group.summary["readouts"]["domain_il"]
     assert (found["difference"][0], found["first_half"], found["growth"]) == (None, None, None)
     assert found["second_half"] == {"mean": 0.0, "std": 0.0}
@@ -134,4 +134,4 @@ def test_a_matrix_with_gaps(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_run_with_other_settings_is_no_partner(pairs: Path, tmp_path: Path) -> None:
     other = train(tmp_path / "other", "perm-digits", gates="off", gamma="0")
     with pytest.raises(SnclError, match="no two of these runs"):
-        capacity([pairs / "target-0", other], print)
+        capacity([pairs / "grow-0", other], print)

@@ -101,11 +101,11 @@ def test_no_more_eigenvalues_than_there_are() -> None:
     assert leading_eigenvalues(net, [(x, y)], 50) == pytest.approx(expected, abs=1e-6)
 
 
-def test_of_a_run(gated: Trained, plain: Trained) -> None:
-    found = fisher(gated, rows=60, eigenvalues=3, seed=1)
+def test_of_a_run(random_gates: Trained, gated: Trained, plain: Trained) -> None:
+    found = fisher(random_gates, rows=60, eigenvalues=3, seed=1)
     again, other, fewer = (
-        fisher(gated, rows=60, eigenvalues=3, seed=1),
-        fisher(gated, rows=60, eigenvalues=3, seed=2),
+        fisher(random_gates, rows=60, eigenvalues=3, seed=1),
+        fisher(random_gates, rows=60, eigenvalues=3, seed=2),
         fisher(plain, rows=0, eigenvalues=0),
     )
     assert found == again
@@ -115,4 +115,5 @@ def test_of_a_run(gated: Trained, plain: Trained) -> None:
     assert found["measures"]["relative_trace_of_gates"] > 0
     assert fewer["training_rows"] == sum(len(phase.rows) for phase in plain.stream.phases)
     assert (fewer["measures"]["eigenvalues"], fewer["measures"]["relative_trace_of_gates"]) == ([], 0)
+    assert fisher(gated, rows=60, eigenvalues=0)["measures"]["relative_trace_of_gates"] == 0  # nothing to learn in them
     assert found["standard_error"]["trace"] > fewer["standard_error"]["trace"] > 0

@@ -12,14 +12,19 @@ from sncl.errors import SnclError
 from sncl.runs.loading import Trained
 
 
-def test_without_noise_it_is_the_runs_accuracy_and_the_weights_come_back_bit_for_bit(gated: Trained) -> None:
-    before = {name: value.clone() for name, value in gated.learner.net.body.state_dict().items()}
-    found = perturbation(gated, sizes={"absolute": (0.0, 0.2), "relative": (0.0, 0.7)}, draws=2, rows=0)
-    after = gated.learner.net.body.state_dict()
+@pytest.mark.parametrize("name", ["gated", "random_gates"])
+def test_without_noise_it_is_the_runs_accuracy_and_the_weights_come_back_bit_for_bit(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    subject: Trained = request.getfixturevalue(name)
+    before = {name: value.clone() for name, value in subject.learner.net.body.state_dict().items()}
+    found = perturbation(subject, sizes={"absolute": (0.0, 0.2), "relative": (0.0, 0.7)}, draws=2, rows=0)
+    after = subject.learner.net.body.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert set(found["measures"]) == {"absolute", "relative", "relative_gates"}
+    of_gates = {"relative_gates"} if name == "random_gates" else set()
+    assert set(found["measures"]) == {"absolute", "relative"} | of_gates
     for points in found["measures"].values():
-        for readout, stored in gated.result.accuracy.items():
+        for readout, stored in subject.result.accuracy.items():
             assert points[0][f"accuracy/{readout}"] == stored
             assert points[1][f"accuracy/{readout}"] != stored
         assert points[1]["train_loss"] > points[0]["train_loss"]
@@ -57,17 +62,17 @@ def test_relative_noise_has_the_norm_of_each_filter() -> None:
     assert abs(float(normal.mean())) < 0.03 and abs(float(normal.std()) - 1) < 0.03
 
 
-def test_what_the_noise_goes_on(gated: Trained, plain: Trained) -> None:
-    everything = {name for name, _ in gated.learner.net.body.named_parameters()}
+def test_what_the_noise_goes_on(random_gates: Trained, gated: Trained, plain: Trained) -> None:
+    everything = {name for name, _ in random_gates.learner.net.body.named_parameters()}
     absolute, relative, gates = (
-        set(weights(gated.learner.net.body, kind)) for kind in ("absolute", "relative", "relative_gates")
+        set(weights(random_gates.learner.net.body, kind)) for kind in ("absolute", "relative", "relative_gates")
     )
-    lambdas = {name for name in everything if name.endswith(("log_lambda", "log_variance"))}
+    lambdas = {name for name in everything if name.endswith("log_variance")}
     assert len(lambdas) == 2
     assert absolute == gates == everything - lambdas
     assert {name.rpartition(".")[2] for name in absolute - relative} == {"mu"}
     for kind in ("absolute", "relative"):
-        assert relative == set(weights(plain.learner.net.body, kind))
+        assert relative == set(weights(plain.learner.net.body, kind)) == set(weights(gated.learner.net.body, kind))
 
 
 def test_weights_come_back_after_an_error_too(plain: Trained) -> None:

@@ -25,8 +25,10 @@ from torch import Tensor, nn
 import sncl.estimator.classifier
 from sncl import ContinualClassifier, SNCLClassifier, SnclError
 from sncl.errors import BadInput, Diverged
+from sncl.methods.sncl import SNCL
 from sncl.methods.table import METHODS
-from sncl.networks.gating.policies import KL
+from sncl.networks.gating.attach import open_neurons
+from sncl.networks.gating.policies import KL, Grow
 
 USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
 
@@ -102,7 +104,8 @@ def test_every_usable_method_works_as_an_estimator(method: str) -> None:
     settings = {"anchor_steps": 2} if method == "hal" else None
     model = ContinualClassifier(method, settings=settings, **SMALL | {"epochs": 1}).fit(X[y < 3], y[y < 3])
     assert model.predict(X).shape == (60,)
-    model.partial_fit(X, y).partial_fit(X, y)
+    for _ in range(4):
+        model.partial_fit(X, y)
     if model.learner_.method.needs_boundaries:
         assert model.learner_.tasks == 1  # fit is a task
         model.boundary(X, y)
@@ -133,21 +136,46 @@ def test_remembered_rows_are_raw() -> None:
 def test_parameters_reach_the_learner() -> None:
     X, y = blobs()
     given = SMALL | {"hidden": (7, 5), "lr": 0.01, "ema": 0.9}
-    model = SNCLClassifier(alpha=0.0, eta=0.01, settings={"features": "1"}, **given)
+    model = SNCLClassifier(alpha=0.0, sparsity=0.25, fill=2.0, settings={"features": "1"}, **given)
     model.fit(X, y)
     method: Any = model.learner_.method
     assert (method.alpha, method.features) == (0.0, ("1",))
-    assert (type(method.gating), method.gating.eta, method.gating.anneal) == (KL, 0.01, 0.2)
+    gating = method.gating
+    assert (type(gating), gating.sparsity, gating.start, gating.fill) == (Grow, 0.25, 0.5, 2.0)
     assert (model.learner_.lr, model.learner_.replay, model.learner_.ema) == (0.01, 8, 0.9)
     widths = [layer.out_features for layer in model.learner_.body.modules() if isinstance(layer, nn.Linear)]
     assert widths == [7, 5, 4]
 
 
-def test_parameters_of_other_gates_do_not_matter() -> None:
+def test_gates_are_chosen_with_parameters_of_their_own() -> None:
     X, y = blobs()
-    off, target = (SNCLClassifier(gates=gates, sparsity=0.4, **SMALL).fit(X, y) for gates in ("off", "target"))
-    assert off.learner_.method.gating is None  # type: ignore[union-attr]
-    assert target.learner_.method.gating.sparsity == 0.4  # type: ignore[union-attr]
+    off, paper = (SNCLClassifier(gates=gates, **SMALL).fit(X, y).learner_.method for gates in ("off", "kl"))
+    assert isinstance(off, SNCL) and off.gating is None
+    assert isinstance(paper, SNCL) and isinstance(paper.gating, KL)
+    assert (paper.gating.eta, paper.gating.anneal) == (1e-4, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"eta": 0.01}, "eta belongs to gates=kl, and here it is gates=grow; give `gates` too"),
+        ({"gates": "kl", "sparsity": 0.4}, "sparsity belongs to gates=grow, and here it is gates=kl"),
+        ({"gates": "off", "start": 0.4}, "start belongs to gates=grow, and here it is gates=off"),
+        ({"gates": "target"}, "`gates=target` is gone; `gates=grow` is there instead, with `sparsity`"),
+        ({"gates": "ajar"}, "`gates` is one of off, grow, kl, not 'ajar'"),
+        ({"sparsity": 1.0}, "`sparsity` is the fraction of neurons that stays closed, from 0 to below 1, not 1.0"),
+    ],
+)
+def test_parameters_of_other_gates_are_refused_as_on_the_command_line(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SnclError) as error:
+        SNCLClassifier(**SMALL | given).fit(*blobs())
+    assert message in str(error.value)
+
+
+def test_a_fraction_of_the_neurons_stays_closed() -> None:
+    model = SNCLClassifier(sparsity=0.3, fill=0.1, **SMALL | {"hidden": (20, 20)}).fit(*blobs())
+    opened = open_neurons(model.learner_.body)
+    assert sum(int(layer.sum()) for layer in opened.values()) == 28
 
 
 def test_the_random_state_decides_everything() -> None:

@@ -20,9 +20,9 @@ from sncl.methods.sncl import SNCL
 from sncl.methods.table import Settings
 from sncl.methods.table import make as make_method
 from sncl.methods.terms import feature_distance, pooled
-from sncl.networks.gating.attach import gates
+from sncl.networks.gating.attach import gates, variance_gates
 from sncl.networks.gating.mask import Mask
-from sncl.networks.gating.policies import KL, Gating, Natural, Target
+from sncl.networks.gating.policies import KL, Gating, Grow
 from sncl.networks.mlp import MLP
 from sncl.networks.pruning.prune import prune
 from sncl.networks.taps import Tapped
@@ -141,11 +141,10 @@ def part(gamma: float = 0.0, gating: Gating | None = None, admission: Admission 
     [
         lambda: part(gamma=1.0),
         lambda: part(gating=KL(0.1)),
-        lambda: part(gating=Natural(0.1)),
-        lambda: part(gating=Target(0.4)),
+        lambda: part(gating=Grow(0.4)),
         lambda: part(admission=LossAwareReservoir()),
     ],
-    ids=["FER", "VBS by KL", "VBS by natural steps", "VBS with a target", "LRS"],
+    ids=["FER", "VBS by KL", "neurons in reserve", "LRS"],
 )
 def test_each_part_on_changes_the_result(make: Callable[[], SNCL]) -> None:
     assert not torch.equal(weights(trained(make())), weights(trained(DER(logits=0.3, labels=0.7))))
@@ -169,29 +168,29 @@ def test_a_strong_pull_closes_gates_and_an_annealed_one_does_not() -> None:
     assert closed(trained(part(gating=KL(20.0, anneal=1e6)))) == 0
 
 
-def test_gates_that_start_closed_are_opened_by_data() -> None:
+def test_with_no_neuron_in_reserve_growth_is_training_without_gates_bit_for_bit() -> None:
+    with_gates = trained(part(gamma=1.0, gating=Grow(0.0, start=1.0)))
+    assert [name for name, _ in gates(with_gates.body)] == ["layer1.1", "layer2.1"]
+    kept = {name: value for name, value in with_gates.state().items() if not name.endswith((".opened", "gating.seen"))}
+    expected = trained(part(gamma=1.0)).state()
+    assert kept.keys() == expected.keys()
+    assert all(torch.equal(kept[name], value) for name, value in expected.items())
+
+
+def test_neurons_in_reserve_are_opened_by_data_until_the_sparsity_that_was_asked_for() -> None:
     def method() -> SNCL:
-        return part(gamma=1.0, gating=Natural(0.01, anneal=100.0, start="closed"))
+        return part(gamma=1.0, gating=Grow(0.3, start=0.4, fill=0.1))
 
     before = method().prepare(MLP(6, 3, width=5), torch.rand(2, 6), generator(0))
-    assert not any(gate.is_open().any() for _, gate in gates(before))
-    assert all(gate.is_open().any() for _, gate in gates(trained(method()).net))
-
-
-@pytest.mark.parametrize("gating", [KL(0.1), Natural(0.1), Target(0.4)], ids=["kl", "natural", "target"])
-def test_what_a_policy_moves_itself_is_left_to_no_optimiser(gating: Gating) -> None:
-    method = SNCL(1.0, 1.0, 0.0, gating)
-    subject = method.prepare(MLP(6, 3, width=5), torch.rand(2, 6), generator(0))
-    (group,) = method.parameter_groups(subject, lr=0.2)
-    own = {id(each) for each in gating.moved()}
-    assert {id(each) for each in group["params"]} == {id(each) for each in subject.parameters()} - own
-    assert len(own) == (0 if isinstance(gating, KL) else 2)
+    after = trained(method())  # on 200 samples
+    assert sum(int(gate.is_open().sum()) for _, gate in gates(before)) < 10 - closed(after) == 7
+    assert all(gate.is_open().any() for _, gate in gates(before))
+    assert "sparsity" not in after.learn(*blobs(1)[0])  # no loss pulls at gates
 
 
 POLICIES: dict[str, Callable[[], Gating]] = {
     "kl": lambda: KL(0.01, anneal=10.0),
-    "natural": lambda: Natural(0.01, anneal=10.0, start="closed"),
-    "target": lambda: Target(0.4),
+    "grow": lambda: Grow(0.2, start=0.2, fill=0.15),
 }
 
 
@@ -211,19 +210,8 @@ def test_every_policy_resumes_exactly(name: str, tmp_path: Path) -> None:
     assert goes_on_exactly(make, go, 11, 25, tmp_path)
 
 
-def test_a_target_is_kept() -> None:
-    torch.manual_seed(0)
-    method = SNCL(0.7, 0.3, 1.0, Target(0.4))
-    learner = Learner(MLP(6, 3, width=5), method, memory=16, replay=8, lr=0.1, device="cpu")
-    for _ in range(25):
-        for x, y in blobs(25):
-            losses = learner.learn(x, y)
-    assert closed(learner) in (3, 4, 5)  # about four of ten: relevance goes on moving
-    assert "sparsity" not in losses  # no weight that would mean anything
-
-
-STRICT = Mask(threshold=-0.06)
-COMPENSATED = Mask(threshold=-0.06, compensate=0.1)
+STRICT = Mask(threshold=-6.0)
+COMPENSATED = Mask(threshold=-6.0, compensate=0.1)
 
 
 def test_a_mask_changes_what_is_predicted_and_not_what_is_learned(tmp_path: Path) -> None:
@@ -231,7 +219,7 @@ def test_a_mask_changes_what_is_predicted_and_not_what_is_learned(tmp_path: Path
 
     def make(seed: int, mask: Mask = COMPENSATED) -> Learner:
         torch.manual_seed(0)
-        method = SNCL(0.7, 0.3, 1.0, Natural(0.01, anneal=100.0, start="closed"))
+        method = SNCL(0.7, 0.3, 1.0, KL(0.3))
         return Learner(MLP(6, 3, width=20), method, memory=16, replay=8, lr=0.1, device="cpu", seed=seed, mask=mask)
 
     def go(learner: Learner, start: int, stop: int) -> None:
@@ -241,9 +229,9 @@ def test_a_mask_changes_what_is_predicted_and_not_what_is_learned(tmp_path: Path
     learners = compensated, strict, usual = make(0), make(0, STRICT), make(0, Mask())
     for learner in learners:
         go(learner, 0, 25)
-    for (_, first), (_, second), (_, third) in zip(*(gates(each.net) for each in learners), strict=True):
+    for (_, first), (_, second), (_, third) in zip(*(variance_gates(each.net) for each in learners), strict=True):
         assert torch.equal(first.log_lambda, second.log_lambda) and torch.equal(first.mu, third.mu)
-        assert torch.equal(second.is_open(), second.log_lambda < -0.06)
+        assert torch.equal(second.is_open(), second.log_lambda < STRICT.threshold)
         assert torch.equal(third.is_open(), third.log_lambda < 0)
         assert second.is_open().any() and int(second.is_open().sum()) < int(third.is_open().sum())
     x = rows[0][0]
@@ -288,22 +276,26 @@ def test_maps_and_sequences_are_pooled_to_their_channels() -> None:
 
 def test_settings_in_words_become_objects() -> None:
     usual = make_method("sncl")
-    assert isinstance(usual, SNCL) and isinstance(usual.gating, KL) and isinstance(usual.admission, LossAwareReservoir)
+    assert isinstance(usual, SNCL) and isinstance(usual.gating, Grow) and usual.gating.sparsity == 0.3
+    assert isinstance(usual.admission, LossAwareReservoir)
     other = make_method("sncl", {"gates": "off", "admission": "reservoir", "features": "layer1, layer2"})
     assert isinstance(other, SNCL) and other.gating is None and isinstance(other.admission, Reservoir)
     assert other.features == ("layer1", "layer2")
-    natural = make_method("sncl", {"gates": "natural", "eta": 0.02, "start": "closed", "layers": "layer1"})
-    assert isinstance(natural, SNCL) and isinstance(natural.gating, Natural)
-    assert (natural.gating.eta, natural.gating.start, natural.gating.layers) == (0.02, 0.3, ("layer1",))
+    paper = make_method("sncl", {"gates": "kl", "eta": 0.02, "layers": "layer1"})
+    assert isinstance(paper, SNCL) and isinstance(paper.gating, KL)
+    assert (paper.gating.eta, paper.gating.anneal, paper.gating.layers) == (0.02, 0.0, ("layer1",))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"admission": "best"}, "`admission` is one of loss-aware, reservoir, not 'best'"),
-        ({"gates": "ajar"}, "`gates` is one of off, kl, natural, target, not 'ajar'"),
-        ({"gates": "off", "eta": 0.1}, "sncl has no setting 'eta'; it belongs to gates=kl or gates=natural"),
-        ({"sparsity": 0.1}, "sncl has no setting 'sparsity'; it belongs to gates=target"),
+        ({"gates": "ajar"}, "`gates` is one of off, grow, kl, not 'ajar'"),
+        ({"gates": "natural"}, "`gates=natural` is gone; `gates=grow` is there instead, with `sparsity`, the fraction"),
+        ({"gates": "target"}, "`gates=target` is gone; `gates=grow` is there instead, with `sparsity`, the fraction"),
+        ({"gates": "off", "eta": 0.1}, "sncl has no setting 'eta'; it belongs to gates=kl"),
+        ({"eta": 0.1}, "sncl has no setting 'eta'; it belongs to gates=kl"),
+        ({"gates": "kl", "sparsity": 0.1}, "sncl has no setting 'sparsity'; it belongs to gates=grow"),
         ({"nope": 0.1}, "sncl has no setting 'nope'; it takes alpha, beta, gamma, gates"),
     ],
 )

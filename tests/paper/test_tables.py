@@ -109,7 +109,7 @@ def settings_of(table: str, title: str, stream: str) -> dict[str, Any]:
 
 
 NEUTRAL = {"alpha": 0.0, "gamma": 0.0, "gates": "off", "admission": "reservoir"}
-OF_GATES = {"eta", "anneal", "start", "layers", "threshold", "compensate"}  # which a run without gates has not
+OF_GATES = {"sparsity", "start", "fill", "neurons", "layers"}  # which a run without gates has not
 
 
 def changed_settings(stream: str, changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 """Files of every release: those of 0.1 are refused and left alone, those of 0.2 go on to the numbers kept beside them.
+Runs with gates that are gone are refused where they would go on or be loaded, and can be read everywhere else.
 
 ``release_files`` has written them; `files/README.md` says with which version.
 """
@@ -20,7 +21,7 @@ from sncl.networks.mlp import MLP
 from sncl.runs.loading import load_run
 from sncl.runs.perform import perform
 from sncl.runs.result import read_result
-from sncl.training.checkpoint import read_checkpoint, read_json
+from sncl.training.checkpoint import read_checkpoint, read_json, sealed, unsealed, write_checkpoint, write_json
 from sncl.training.follow import follow
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT
@@ -123,6 +124,66 @@ def test_a_finished_run_is_known(files: Path) -> None:
 def test_a_file_goes_on_to_its_numbers(files: Path, name: str, finish: Callable[[Path], release_files.Numbers]) -> None:
     wanted = json.loads((files / "numbers.json").read_text())[name]
     assert close(finish(files / name), wanted)
+
+
+# --- gates that are gone ---------------------------------------------------------------------------------------------
+
+GONE = {
+    "natural": {"eta": 0.01, "anneal": 1.0, "start": "closed", "layers": "auto", "threshold": 0.0, "compensate": 0.0},
+    "target": {"sparsity": 0.3, "layers": "auto"},
+}
+SHORT = ("--memory", "10", "--tasks", "2", "--epochs", "1", "--device", "cpu", "--set", "width=8")
+
+
+@pytest.fixture(params=GONE)
+def gone(request: pytest.FixtureRequest, sncl: Sncl, tmp_path: Path) -> Path:
+    """The folder of a finished run as a version with these gates has left it; ``off`` beside it has none."""
+    for name in ("gone", "off"):
+        done = sncl("train", "--stream", "seq-digits", "--method", "sncl", *SHORT, "--set", "gates=off", "--out", name)
+        assert done.code == 0
+    folder = tmp_path / "gone"
+    tensors, description = read_checkpoint(folder / CHECKPOINT)
+    facts = {name: unsealed(read_json(folder / name)) for name in ("experiment.json", "result.json")}
+    for each in (facts["experiment.json"], facts["result.json"]["manifest"], description["experiment"]):
+        each["settings"] |= {"gates": request.param} | GONE[request.param]
+    for name, content in facts.items():
+        write_json(folder / name, sealed(content))
+    write_checkpoint(folder / CHECKPOINT, tensors, description)
+    return folder
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("train", "--stream", "seq-digits", "--method", "sncl", *SHORT, "--out"),
+        ("analyze", "calibration"),
+        ("export", "--torch", "--out", "net.pt2"),
+    ],
+)
+def test_a_run_with_gates_that_are_gone_is_refused_and_left_alone(
+    sncl: Sncl, gone: Path, command: tuple[str, ...], finished: bool
+) -> None:
+    if not finished:
+        (gone / "result.json").unlink()
+    before = contents(gone.parent)
+    done = sncl(*command, gone)
+    (line,) = done.err.splitlines()
+    assert done.code == 2
+    assert line.startswith(f"error: {gone} was made by an earlier version of sncl: --set gates=")
+    assert " is gone; --set gates=grow is there instead, with --set sparsity=..., the fraction of neurons" in line
+    assert line.endswith("; make the run again in another folder, or use that version")
+    assert contents(gone.parent) == before
+
+
+def test_the_result_of_gates_that_are_gone_can_be_read(sncl: Sncl, gone: Path) -> None:
+    policy = read_json(gone / "experiment.json")["settings"]["gates"]
+    assert read_result(gone / "result.json").manifest.settings["gates"] == policy
+    done = sncl("report", gone, gone.parent / "off", "--out", "page.html")
+    assert done.code == 0
+    assert f"SNCL, gates {policy}" in (gone.parent / "page.html").read_text()
+    done = sncl("analyze", "capacity", gone, gone.parent / "off", "--json")
+    assert (done.code, len(done.json()["groups"])) == (0, 1)
 
 
 def close(found: object, wanted: object) -> bool:

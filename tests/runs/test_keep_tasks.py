@@ -43,7 +43,7 @@ def test_what_is_kept_is_the_network_that_was_scored(tmp_path: Path, method: str
     stream = make_stream(short(method), None)
     for task in range(3):
         state, description = read_checkpoint(tmp_path / TASK_NETWORK.format(task + 1))
-        assert {name.partition("/")[0] for name in state} <= {"network", "method"}
+        assert {name.partition("/")[0] for name in state} <= {"network", "method", "ema"}
         learner = make_learner(short(method), stream)
         learner.restore_network(state, description["learner"])
         for readout, row in accuracies(learner, stream, range(task + 1)).items():

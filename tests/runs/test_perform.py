@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from run_folders import differences
 from short_runs import short
 from sklearn.datasets import load_digits
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.networks.gating.gate import log_ratio
 from sncl.runs.build import make_learner, make_stream
 from sncl.runs.experiment import Experiment
 from sncl.runs.loading import load_run
@@ -118,14 +120,63 @@ def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
     }
 
 
+def test_a_fraction_of_the_neurons_stays_closed_by_default(tmp_path: Path) -> None:
+    """The network starts with fewer open ones still, and the result says how many there are."""
+    result = perform(short(method="sncl", tasks=5), tmp_path)
+    assert result.active_fraction is not None and result.open_by_task is not None and result.open_by_layer is not None
+    assert 0.35 < result.open_by_task[0] < result.active_fraction == result.open_by_task[-1] == 0.7
+    assert result.open_by_task == sorted(result.open_by_task)
+    assert sum(result.open_by_layer.values()) / 2 == pytest.approx(0.7)
+    stored = read_json(tmp_path / "result.json")
+    assert stored["active_fraction"] == 0.7 and stored["manifest"]["settings"]["sparsity"] == 0.3
+    opened = [value for name, value in weights(tmp_path).items() if name.endswith(".opened")]
+    assert int(torch.cat(opened).sum()) == 140
+
+
+def test_with_no_neuron_in_reserve_a_run_is_the_same_as_without_gates_bit_for_bit(tmp_path: Path) -> None:
+    nothing = {"sparsity": "0", "start": "1", "neurons": "0"}
+    ours = perform(short(method="sncl", settings=nothing), tmp_path / "ours")
+    theirs = perform(short(method="sncl", settings={"gates": "off"}), tmp_path / "theirs")
+    assert ours.measures == theirs.measures and ours.accuracy_variants == theirs.accuracy_variants
+    assert (ours.active_fraction, theirs.active_fraction) == (1.0, None)
+    one, other = (read_checkpoint(tmp_path / name / CHECKPOINT)[0] for name in ("ours", "theirs"))
+    assert all(name.endswith((".opened", "/gating.seen")) for name in one.keys() - other.keys())
+    assert all(torch.equal(one[name], value) for name, value in other.items())
+
+
+class Killed(BaseException):
+    """The end of the process as far as the run can tell."""
+
+
+def test_a_run_that_is_killed_while_neurons_open_has_the_same_ones_open(tmp_path: Path) -> None:
+    """Also those that were open at the end of each task: growth goes on where it was."""
+    experiment = short(method="sncl", tasks=3, settings={"fill": "2"})
+    alone = perform(experiment, tmp_path / "alone")
+
+    def kill(moment: Moment) -> None:
+        if moment.steps == 27:
+            raise Killed
+
+    with pytest.raises(Killed):
+        perform(experiment, tmp_path / "killed", watch=kill, checkpoint_seconds=0)
+    stored = read_checkpoint(tmp_path / "killed" / CHECKPOINT)[0]
+    middle = int(sum(value.sum() for name, value in stored.items() if name.endswith(".opened")))
+    again = perform(experiment, tmp_path / "killed")
+    assert alone.open_by_task is not None and 70 <= middle < 200 * alone.open_by_task[-1] < 140
+    assert again.open_by_task == alone.open_by_task and again.open_by_layer == alone.open_by_layer
+    assert differences(tmp_path / "alone", tmp_path / "killed") == []
+
+
 def test_open_neurons_are_those_of_the_network_that_predicts(tmp_path: Path) -> None:
-    """With an average of the weights it has other gates than the network that trains."""
-    opening = {"gates": "natural", "start": "closed", "eta": "0.003", "ema": "0.95"}
-    result = perform(short(method="sncl", epochs=3, settings=opening), tmp_path)
+    """With an average of the weights the paper's gates are others than in the network that trains."""
+    closing = {"gates": "kl", "eta": "0.03", "ema": "0.95", "threshold": "-8"}
+    result = perform(short(method="sncl", epochs=3, settings=closing), tmp_path)
     stored, _ = read_checkpoint(tmp_path / CHECKPOINT)
 
     def fraction(part: str) -> float:
-        layers = [value < 0 for name, value in stored.items() if name.startswith(part) and name.endswith(".log_lambda")]
+        means = {name: value for name, value in stored.items() if name.startswith(part) and name.endswith(".mu")}
+        spreads = {name: stored[name.removesuffix("mu") + "log_variance"] for name in means}
+        layers = [log_ratio(means[name], spreads[name]) < -8 for name in means]
         assert len(layers) == 2
         return float(torch.cat(layers).double().mean())
 
@@ -182,7 +233,7 @@ def test_sncl_with_everything_off_is_dark_experience_replay_bit_for_bit(
     tmp_path: Path, stream: str, alpha: str, plain: str, settings: dict[str, str]
 ) -> None:
     off = {"alpha": alpha, "beta": "0.3", "gamma": "0", "gates": "off", "admission": "reservoir"}
-    common = {"lr": "0.1", "replay": "16"}
+    common = {"lr": "0.1", "replay": "16", "ema": "0"}
     ours = perform(short(stream, "sncl", seed=3, settings=off | common), tmp_path / "sncl")
     theirs = perform(short(stream, plain, seed=3, settings=settings | common), tmp_path / plain)
     assert equal(weights(tmp_path / "sncl"), weights(tmp_path / plain))
@@ -190,7 +241,14 @@ def test_sncl_with_everything_off_is_dark_experience_replay_bit_for_bit(
 
 
 @pytest.mark.parametrize(
-    "part", [{"gamma": "0.1"}, {"gates": "kl", "eta": "1e-9"}, {"admission": "loss-aware"}, {"alpha": "0.701"}]
+    "part",
+    [
+        {"gamma": "0.1"},
+        {"gates": "grow", "sparsity": "0.01"},
+        {"gates": "kl", "eta": "1e-9"},
+        {"admission": "loss-aware"},
+        {"alpha": "0.701"},
+    ],
 )
 def test_each_part_of_sncl_changes_the_weights(tmp_path: Path, part: dict[str, str]) -> None:
     off = {"alpha": "0.7", "beta": "0.3", "gamma": "0", "gates": "off", "admission": "reservoir"}

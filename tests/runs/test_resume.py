@@ -23,7 +23,7 @@ from run_folders import differences, same_run
 
 from sncl.cli import main
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS, make
+from sncl.methods.table import METHODS, Settings, make
 from sncl.networks.mlp import MLP
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
@@ -47,7 +47,6 @@ def test_differences_are_found(tmp_path: Path) -> None:
         perform(plan("seq-digits", "sncl", memory=20, tasks=1, epochs=1, seed=seed, device="cpu"), tmp_path / str(seed))
     found = differences(tmp_path / "0", tmp_path / "1")
     assert {"network/layer1.0.weight", "memory/rows/x", "memory/rows/loss", LOG} <= set(found)
-    assert any(name.endswith(".mu") for name in found)
     assert {"random/view", "random/admission", "random/replay 0", "random/replay 1", "random/gates"} <= set(found)
     assert differences(tmp_path / "0", tmp_path / "0") == []
 
@@ -90,6 +89,7 @@ def case(method: str) -> Any:
 CASES = [
     *(case(method) for method in METHODS),
     ("rot-digits", "sncl", ["--tasks", "2", "--epochs", "1"]),
+    ("seq-digits", "sncl", ["--tasks", "2", "--epochs", "3", "--set", "gates=kl"]),
     ("digits-360", "sncl", ["--set", "batch_size=8"]),
     ("digits-360", "derpp", ["--set", "batch_size=8"]),
 ]
@@ -190,10 +190,12 @@ class Setting(NamedTuple):
     method: str
     epochs: int
     steps: int
+    changed: Settings | None = None
 
 
 SETTINGS = {
-    "sncl": Setting(tasks, "sncl", 2, 20),
+    "sncl": Setting(tasks, "sncl", 2, 20, {"start": 0.2, "fill": 0.2}),  # neurons open until the end of the run
+    "paper's gates": Setting(tasks, "sncl", 2, 20, {"gates": "kl"}),
     "derpp": Setting(tasks, "derpp", 2, 20),
     "joint": Setting(joint, "joint", 2, 18),
     "360, sncl": Setting(general, "sncl", 1, 0),
@@ -210,7 +212,14 @@ def go(setting: Setting, folder: Path, watch: Callable[[Moment], None] | None = 
         torch.manual_seed(7)
         net = MLP(64, stream.classes, 12)
     learner = Learner(
-        net, make(setting.method), memory=11, replay=5, lr=0.1, transform=stream.transform, seed=2, device="cpu"
+        net,
+        make(setting.method, setting.changed),
+        memory=11,
+        replay=5,
+        lr=0.1,
+        transform=stream.transform,
+        seed=2,
+        device="cpu",
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "LOG_LINES", 6)  # a line every few steps, as in a long run
@@ -243,6 +252,18 @@ def test_a_crash_behind_every_single_step(tmp_path: Path, name: str) -> None:
     assert (again.matrices, again.untrained, again.open_by_task) == (
         *(scores.matrices, scores.untrained, scores.open_by_task),
     )
+
+
+def test_neurons_are_opened_all_the_way(tmp_path: Path) -> None:
+    """So that every crash of these tests is in the middle of growth."""
+    opened: list[int] = []
+
+    def count(moment: Moment) -> None:
+        state = read_checkpoint(tmp_path / "run" / CHECKPOINT)[0] if moment.steps > 1 else {}
+        opened.append(int(sum(value.sum() for name, value in state.items() if name.endswith(".opened"))))
+
+    go(SETTINGS["sncl"], tmp_path / "run", count)
+    assert opened == sorted(opened) and len(set(opened)) > 8 and opened[-1] < 24
 
 
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["every step stored", "only task ends stored"])
@@ -354,7 +375,7 @@ def test_a_checkpoint_holds_network_gates_memory_and_generators(tmp_path: Path) 
     go(setting, tmp_path / "alone")
     end: Fields = read_checkpoint(tmp_path / "alone" / CHECKPOINT)[0]
     assert {name.partition("/")[0] for name in end} == {"network", "method", "memory", "random", "example", "scores"}
-    assert len([name for name in end if name.startswith("network/") and name.endswith(".mu")]) == 2
+    assert len([name for name in end if name.startswith("network/") and name.endswith(".opened")]) == 2
     assert {name for name in end if name.startswith("random/")} >= {
         *("random/view", "random/admission", "random/replay 0", "random/replay 1"),
         *("random/replay view 0", "random/replay view 1", "random/gates"),

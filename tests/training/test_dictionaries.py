@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import gates
+from sncl.networks.gating.gate import ReserveGate
 from sncl.networks.mlp import MLP
 from sncl.streams.transforms import Unit
 from sncl.training.learner import Learner
@@ -160,8 +161,9 @@ def test_outputs_grow_beside_a_gated_head() -> None:
     for y in ([0, 1, 1, 0], [2, 2, 3, 0], [3, 3, 2, 1]):
         subject.learn(x, torch.tensor(y))
     ((name, gate),) = gates(subject.net.body)
+    assert isinstance(gate, ReserveGate)
     assert name == "head:input" and subject.outputs == 4
     with torch.no_grad():
-        gate.mu.zero_()
+        gate.opened.fill_(False)
     bias = torch.cat([part.bias for part in subject.net.body.head.parts])[:4]
     assert torch.equal(subject.logits(x), bias.expand(4, 4))

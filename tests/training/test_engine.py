@@ -35,9 +35,9 @@ pytestmark = [  # what torch's compiler has to say about itself
 TRANSFORM = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 CAPTURABLE = [name for name in METHODS if make(name).capturable]
 VARIANTS: dict[str, tuple[Settings, Mask]] = {
-    "sncl natural": ({"gates": "natural", "eta": 0.01}, Mask()),
-    "sncl compensated": ({"gates": "natural", "eta": 0.01}, Mask(threshold=-3.0, compensate=0.1)),
-    "sncl target": ({"gates": "target"}, Mask()),
+    "sncl grow": ({"gates": "grow", "sparsity": 0.2, "start": 0.2, "fill": 0.1}, Mask()),  # in the middle of growth
+    "sncl kl": ({"gates": "kl", "eta": 0.01}, Mask()),
+    "sncl compensated": ({"gates": "kl", "eta": 0.01}, Mask(threshold=-8.0, compensate=0.1)),
     "sncl off": ({"gates": "off"}, Mask()),
 }
 SUBJECTS = [*CAPTURABLE, *VARIANTS]

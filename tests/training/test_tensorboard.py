@@ -12,7 +12,7 @@ import pytest
 from command_line import Sncl
 
 from sncl.errors import SnclError
-from sncl.networks.gating.attach import gates
+from sncl.networks.gating.attach import variance_gates
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.training import tensorboard as boards
@@ -83,12 +83,12 @@ def test_a_histogram_of_lambda_by_layer(tmp_path: Path, monkeypatch: pytest.Monk
     seen: list[float] = []
 
     def noted(net: Any) -> Any:
-        found = list(gates(net))
+        found = list(variance_gates(net))
         seen.append(float(found[0][1].log_lambda.detach().sum()))
         return found
 
-    monkeypatch.setattr(boards, "gates", noted)
-    perform(plan("rot-digits", "sncl", **SHORT | {"tasks": 2}), tmp_path, tensorboard=True)
+    monkeypatch.setattr(boards, "variance_gates", noted)
+    perform(plan("rot-digits", "sncl", **SHORT | {"tasks": 2}, settings={"gates": "kl"}), tmp_path, tensorboard=True)
     found = read(tmp_path)
     assert found.Tags()["histograms"] == ["log lambda/layer1.1", "log lambda/layer2.1"]
     histograms = [each.histogram_value for each in found.Histograms("log lambda/layer1.1")]

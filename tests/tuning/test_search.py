@@ -32,15 +32,16 @@ def test_every_method_can_be_searched_around_its_defaults_wherever_it_applies() 
 
 
 def test_a_part_that_is_off_is_not_searched_unless_asked_for() -> None:
-    assert set(plan_search("seq-cifar10", "sncl", device="cpu").space) == {"lr", "alpha", "beta", "gamma", "ema"}
-    assert not {"eta", "anneal"} & set(short(method="sncl", fixed={"gates": "off"}).space)
+    usual = {"lr", "alpha", "beta", "gamma", "ema"}
+    assert set(plan_search("seq-cifar10", "sncl", device="cpu").space) == usual | {"start", "fill"}
+    assert set(short(method="sncl", fixed={"gates": "off"}).space) == usual
     asked = plan_search("seq-cifar10", "sncl", device="cpu", fixed={"gates": "kl"}, searched={"eta": "0.001,0.0001"})
     assert asked.space["eta"] == Choices((0.001, 0.0001)) and "anneal" not in asked.space
 
 
 def test_the_space_is_replaced_extended_and_fixed() -> None:
     assert list(short(method="er").space) == ["lr"]
-    assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "eta", "anneal", "ema"}
+    assert set(short(method="sncl").space) == {"lr", "alpha", "beta", "gamma", "start", "fill", "ema"}
     searched = {"lr": "0.05..0.123", "replay": "8..64:log", "admission": "reservoir"}
     space = short(method="sncl", fixed={"beta": "2"}, searched=searched).space
     assert "beta" not in space
@@ -87,7 +88,7 @@ def test_numbers_have_two_significant_digits() -> None:
         (["--search", "replay=1.5,2"], "takes a value like"),
         (["--search", "split=5x2"], "--split 5x2"),
         (["--method", "sncl", "--search", "admission=a..b"], "no range"),
-        (["--method", "sncl", "--search", "gates=nothing"], "is one of off, kl"),
+        (["--method", "sncl", "--search", "gates=nothing"], "is one of off, grow, kl"),
         (["--set", "lr=1", "--search", "lr=1,2"], "give one of them"),
         (["--method", "er", "--set", "lr=1"], "leave something to search"),
         (["--out", "settings.txt"], "--out is a .toml file"),
