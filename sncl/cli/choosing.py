@@ -17,8 +17,6 @@ RENAMED = {
     "average": "ema",
     "release": "anneal",
     "reserve": "sparsity",
-    "handover": "compensate",
-    "cut": "threshold",
 }
 
 

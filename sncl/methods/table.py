@@ -29,6 +29,7 @@ from sncl.networks.gating.policies import KL, Gating, Grow
 Value = float | int | str
 Settings = dict[str, Value]
 USE_GROW = "`gates=grow` is there instead, with `sparsity`, the fraction of neurons that stays closed"
+USE_ANALYSIS = "`sncl analyze sparsity RUN` closes further neurons of a finished run"
 ADMISSIONS: dict[str, type[Admission]] = {"loss-aware": LossAwareReservoir, "reservoir": Reservoir}
 GATINGS: dict[str, type[Gating] | None] = {"off": None, "grow": Grow, "kl": KL}
 
@@ -38,7 +39,7 @@ class Entry:
     """``make`` builds the method from its settings, whose names and usual values are ``settings``.
 
     ``choices`` are settings whose value brings further ones along, by value: those of the gates' policy. ``gone`` are
-    choices that earlier versions had, with what there is instead.
+    choices and settings that earlier versions had, with what there is instead.
     """
 
     title: str
@@ -63,9 +64,10 @@ class Entry:
         return found
 
     def gone_in(self, given: Mapping[str, Value]) -> str:
-        """The choice of an earlier version among ``given`` settings, in words; nothing where there is none."""
-        named = (f"{key}={given.get(key)}" for key in self.choices)
-        return next((f"`{choice}` is gone; {self.gone[choice]}" for choice in named if choice in self.gone), "")
+        """What only earlier versions had among ``given`` settings, in words; nothing where there is none, or it was
+        off."""
+        named = [f"{key}={given.get(key)}" for key in self.choices] + [key for key, value in given.items() if value]
+        return next((f"`{name}` is gone; {self.gone[name]}" for name in named if name in self.gone), "")
 
     def all_names(self) -> set[str]:
         """The names of all settings, of whatever choice."""
@@ -142,7 +144,12 @@ METHODS: dict[str, Entry] = {
                 "kl": {"eta": 1e-4, "anneal": 0.0, "layers": "auto"},
             }
         },
-        gone={"gates=natural": USE_GROW, "gates=target": USE_GROW},
+        gone={
+            "gates=natural": USE_GROW,
+            "gates=target": USE_GROW,
+            "threshold": USE_ANALYSIS,
+            "compensate": USE_ANALYSIS,
+        },
     ),
 }
 

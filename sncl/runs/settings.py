@@ -66,6 +66,8 @@ def resolve(
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
+    if gone := entry(method).gone_in(given):
+        raise SnclError(gone)
     for key in given:
         owner = entry(method).choice_of(key)
         if key not in known and owner and "gates" in known:

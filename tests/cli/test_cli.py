@@ -380,15 +380,8 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
         [*SNCL, "--set", "gates=off", "--set", "sparsity=0.1"],
         ["sparsity belongs to gates=grow, and here it is gates=off", "--set gates"],
     ),
-    "mask of gates that have none": (
-        [*SNCL, "--set", "threshold=-1"],
-        ["threshold belongs to gates=kl, and here it is gates=grow"],
-    ),
-    "threshold out of range": (
-        [*SNCL, "--set", "gates=kl", "--set", "threshold=1"],
-        ["--set threshold", "from -10 to 0, not 1.0"],
-    ),
-    "sparsity out of range": ([*SNCL, "--set", "sparsity=1"], ["--set sparsity", "to below 1, not 1.0"]),
+    "setting that is gone": ([*SNCL, "--set", "threshold=-1"], ["--set threshold", "is gone; sncl analyze sparsity"]),
+    "sparsity out of range": ([*SNCL, "--set", "sparsity=1"], ["--set sparsity", "0 or more, below 1, not 1.0"]),
     "nothing open at first": ([*SNCL, "--set", "start=0"], ["--set start", "above 0 and at most 1, not 0.0"]),
     "a start of earlier versions": ([*SNCL, "--set", "start=closed"], ["start=", "like 0.5, not 'closed'"]),
     "full after no samples": ([*SNCL, "--set", "fill=0"], ["--set fill", "above 0, not 0.0"]),

@@ -20,11 +20,9 @@ from sncl.methods.sncl import SNCL
 from sncl.methods.table import Settings
 from sncl.methods.table import make as make_method
 from sncl.methods.terms import feature_distance, pooled
-from sncl.networks.gating.attach import gates, variance_gates
-from sncl.networks.gating.mask import Mask
+from sncl.networks.gating.attach import gates
 from sncl.networks.gating.policies import KL, Gating, Grow
 from sncl.networks.mlp import MLP
-from sncl.networks.pruning.prune import prune
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator
@@ -102,9 +100,9 @@ def blobs(count: int) -> list[tuple[Tensor, Tensor]]:
     return [(torch.randn(8, 6, generator=numbers), torch.randint(3, (8,), generator=numbers)) for _ in range(count)]
 
 
-def trained(method: SNCL | DER, mask: Mask | None = None) -> Learner:
+def trained(method: SNCL | DER) -> Learner:
     torch.manual_seed(0)
-    learner = Learner(MLP(6, 3, width=5), method, memory=16, replay=8, lr=0.1, device="cpu", mask=mask)
+    learner = Learner(MLP(6, 3, width=5), method, memory=16, replay=8, lr=0.1, device="cpu")
     for x, y in blobs(25):
         learner.learn(x, y)
     return learner
@@ -168,15 +166,6 @@ def test_a_strong_pull_closes_gates_and_an_annealed_one_does_not() -> None:
     assert closed(trained(part(gating=KL(20.0, anneal=1e6)))) == 0
 
 
-def test_with_no_neuron_in_reserve_growth_is_training_without_gates_bit_for_bit() -> None:
-    with_gates = trained(part(gamma=1.0, gating=Grow(0.0, start=1.0)))
-    assert [name for name, _ in gates(with_gates.body)] == ["layer1.1", "layer2.1"]
-    kept = {name: value for name, value in with_gates.state().items() if not name.endswith((".opened", "gating.seen"))}
-    expected = trained(part(gamma=1.0)).state()
-    assert kept.keys() == expected.keys()
-    assert all(torch.equal(kept[name], value) for name, value in expected.items())
-
-
 def test_neurons_in_reserve_are_opened_by_data_until_the_sparsity_that_was_asked_for() -> None:
     def method() -> SNCL:
         return part(gamma=1.0, gating=Grow(0.3, start=0.4, fill=0.1))
@@ -207,42 +196,6 @@ def test_every_policy_resumes_exactly(name: str, tmp_path: Path) -> None:
         for x, y in rows[start:stop]:
             learner.learn(x, y)
 
-    assert goes_on_exactly(make, go, 11, 25, tmp_path)
-
-
-STRICT = Mask(threshold=-6.0)
-COMPENSATED = Mask(threshold=-6.0, compensate=0.1)
-
-
-def test_a_mask_changes_what_is_predicted_and_not_what_is_learned(tmp_path: Path) -> None:
-    rows = blobs(25)
-
-    def make(seed: int, mask: Mask = COMPENSATED) -> Learner:
-        torch.manual_seed(0)
-        method = SNCL(0.7, 0.3, 1.0, KL(0.3))
-        return Learner(MLP(6, 3, width=20), method, memory=16, replay=8, lr=0.1, device="cpu", seed=seed, mask=mask)
-
-    def go(learner: Learner, start: int, stop: int) -> None:
-        for x, y in rows[start:stop]:
-            learner.learn(x, y)
-
-    learners = compensated, strict, usual = make(0), make(0, STRICT), make(0, Mask())
-    for learner in learners:
-        go(learner, 0, 25)
-    for (_, first), (_, second), (_, third) in zip(*(variance_gates(each.net) for each in learners), strict=True):
-        assert torch.equal(first.log_lambda, second.log_lambda) and torch.equal(first.mu, third.mu)
-        assert torch.equal(second.is_open(), second.log_lambda < STRICT.threshold)
-        assert torch.equal(third.is_open(), third.log_lambda < 0)
-        assert second.is_open().any() and int(second.is_open().sum()) < int(third.is_open().sum())
-    x = rows[0][0]
-    assert not torch.equal(compensated.logits(x), strict.logits(x))
-    assert not torch.equal(usual.logits(x), strict.logits(x))
-    usual.mask = STRICT  # one run can be scored under any mask
-    assert torch.equal(usual.logits(x), strict.logits(x))
-    with pytest.raises(SnclError, match="tracked no moments"):
-        usual.mask = COMPENSATED
-    small = prune(compensated.net, x)
-    torch.testing.assert_close(small(x), compensated.logits(x))
     assert goes_on_exactly(make, go, 11, 25, tmp_path)
 
 

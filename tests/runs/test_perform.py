@@ -133,17 +133,6 @@ def test_a_fraction_of_the_neurons_stays_closed_by_default(tmp_path: Path) -> No
     assert int(torch.cat(opened).sum()) == 140
 
 
-def test_with_no_neuron_in_reserve_a_run_is_the_same_as_without_gates_bit_for_bit(tmp_path: Path) -> None:
-    nothing = {"sparsity": "0", "start": "1", "neurons": "0"}
-    ours = perform(short(method="sncl", settings=nothing), tmp_path / "ours")
-    theirs = perform(short(method="sncl", settings={"gates": "off"}), tmp_path / "theirs")
-    assert ours.measures == theirs.measures and ours.accuracy_variants == theirs.accuracy_variants
-    assert (ours.active_fraction, theirs.active_fraction) == (1.0, None)
-    one, other = (read_checkpoint(tmp_path / name / CHECKPOINT)[0] for name in ("ours", "theirs"))
-    assert all(name.endswith((".opened", "/gating.seen")) for name in one.keys() - other.keys())
-    assert all(torch.equal(one[name], value) for name, value in other.items())
-
-
 class Killed(BaseException):
     """The end of the process as far as the run can tell."""
 

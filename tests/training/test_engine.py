@@ -15,7 +15,6 @@ from sncl.memory.admission import LossAwareReservoir, Reservoir
 from sncl.memory.memory import Memory
 from sncl.methods.sgd import SGD
 from sncl.methods.table import METHODS, Settings, make
-from sncl.networks.gating.mask import Mask
 from sncl.networks.norm import PassNorm
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
@@ -34,11 +33,10 @@ pytestmark = [  # what torch's compiler has to say about itself
 ]
 TRANSFORM = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 CAPTURABLE = [name for name in METHODS if make(name).capturable]
-VARIANTS: dict[str, tuple[Settings, Mask]] = {
-    "sncl grow": ({"gates": "grow", "sparsity": 0.2, "start": 0.2, "fill": 0.1}, Mask()),  # in the middle of growth
-    "sncl kl": ({"gates": "kl", "eta": 0.01}, Mask()),
-    "sncl compensated": ({"gates": "kl", "eta": 0.01}, Mask(threshold=-8.0, compensate=0.1)),
-    "sncl off": ({"gates": "off"}, Mask()),
+VARIANTS: dict[str, Settings] = {
+    "sncl grow": {"gates": "grow", "sparsity": 0.2, "start": 0.2, "fill": 0.1},  # in the middle of growth
+    "sncl kl": {"gates": "kl", "eta": 0.01},
+    "sncl off": {"gates": "off"},
 }
 SUBJECTS = [*CAPTURABLE, *VARIANTS]
 ROWS = 8
@@ -62,9 +60,9 @@ def images(count: int) -> list[tuple[Tensor, Tensor]]:
 def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda", **options: Any) -> Learner:
     with seeded(seed, "network"):
         net = ResNet18(4, 3, 8)
-    settings, mask = VARIANTS.get(name, ({}, Mask()))
+    settings = VARIANTS.get(name, {})
     method = make("sncl" if name in VARIANTS else name, settings)
-    usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": TRANSFORM, "mask": mask}
+    usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": TRANSFORM}
     return Learner(net, method, **usual, seed=seed, device=device, engine=engine, **options)
 
 

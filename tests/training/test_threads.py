@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from sncl import ContinualClassifier, Learner, follow
-from sncl.networks.gating.mask import Mask
 from sncl.training.checkpoint import read_checkpoint, write_atomically
 
 LEARNERS: dict[str, Callable[[], Learner]] = {
@@ -119,7 +118,6 @@ def test_what_is_done_to_a_learner_never_overlaps(tmp_path: Path) -> None:
                 assert torch.equal(shared.logits(probe), shared.logits(probe))
             with shared.exclusively():
                 assert torch.equal(shared.predict(probe), shared.logits(probe).argmax(1))
-            shared.mask = Mask()
 
     def store() -> None:
         for other in others:
