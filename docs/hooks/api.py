@@ -46,7 +46,6 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
             ),
             "sncl.networks.gating.gate": ("Gate", "ReserveGate", "VarianceGate"),
             "sncl.networks.gating.policies": ("Gating", "Grow", "KL"),
-            "sncl.networks.gating.mask": ("Mask", "Moments"),
             "sncl.networks.pruning.prune": (),
             "sncl.networks.pruning.scales": ("ChannelScale",),
             "sncl.networks.layers": ("find_sites", "named_sites", "Site"),

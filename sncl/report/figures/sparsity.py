@@ -85,5 +85,5 @@ def log_lambda_figure(groups: Sequence[RunGroup], stored: Mapping[str, Stored]) 
         if bars:
             keys = (each.stream, each.name(each.runs[0]))
             views.append(FigureView(keys, bars, "log λ", "neurons", {"barmode": "stack"}))
-    note = "Noise to signal of every gate at the end, of the first seed. From a threshold on, 0 or below, it is closed."
+    note = "Noise to signal of every gate at the end, of the first seed. From 0 on it is closed."
     return Figure("lambda", "Gates by log λ", note, ("stream", "run"), views)
