@@ -18,7 +18,6 @@ from page import Block, blocks, commands
 
 from sncl.cli.commands import app
 from sncl.methods.table import METHODS, make
-from sncl.runs.settings import MASK, MASKED
 from sncl.streams.benchmarks import STREAMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -160,9 +159,8 @@ def test_the_table_of_methods_is_that_of_the_code() -> None:
 
 def test_the_table_of_gates_is_that_of_the_code() -> None:
     policies = METHODS["sncl"].choices["gates"]
-    masks = {name: [*MASK] if name == MASKED else [] for name in policies}
     told = {row[0].strip("`"): names_in(row[-1]) for row in rows_of("### Gates") if len(row) == 3}
-    assert {name: told[name] for name in policies} == {name: [*policies[name], *masks[name]] for name in policies}
+    assert {name: told[name] for name in policies} == {name: [*settings] for name, settings in policies.items()}
 
 
 def test_the_table_of_streams_is_that_of_the_code() -> None:

@@ -40,7 +40,6 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
                 "gates",
                 "variance_gates",
                 "open_neurons",
-                "set_mask",
                 "sampling",
                 "unmasked",
             ),

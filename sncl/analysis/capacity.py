@@ -47,8 +47,8 @@ def gates_of(run: RunFiles) -> Any:
 
 def apart_from_gates(run: RunFiles) -> str:
     """All that decides a run, seed and data included, but its gates: the same for the two runs of a pair."""
-    choices = entry(run.experiment["method"]).choices.get(GATES, {})
-    names = {GATES, *(name for settings in choices.values() for name in settings)}
+    known = entry(run.experiment["method"])
+    names = {GATES, *known.gone, *(name for settings in known.choices.get(GATES, {}).values() for name in settings)}
     facts = deciding(run.experiment)
     settings = {key: value for key, value in facts["settings"].items() if key not in names}
     return json.dumps([facts | {"settings": settings}, run.result.seed, run.result.manifest.data], sort_keys=True)

@@ -21,7 +21,7 @@ from sncl.analysis.samples import TrainingSamples, samples_of_tests
 from sncl.analysis.scoring import score_tests
 from sncl.errors import SnclError
 from sncl.methods.terms import label_losses
-from sncl.networks.gating.attach import variance_gates
+from sncl.networks.gating.attach import gates
 from sncl.runs.loading import Trained
 from sncl.runs.summary import mean_std
 from sncl.streams.cache import Progress
@@ -43,10 +43,8 @@ def weights(net: nn.Module, kind: NoiseKind) -> dict[str, nn.Parameter]:
     noise relative to these is noise relative to the weights with the gate multiplied in; noise on the gate comes on
     top. Which of the two is fair to a network without gates can be argued about, so both are reported.
     """
-    random_gates = [gate for _, gate in variance_gates(net)]
-    resting = {id(gate.log_variance) for gate in random_gates}
-    if kind == "relative":
-        resting |= {id(gate.mu) for gate in random_gates}
+    of_gates = [each for _, gate in gates(net) for each in gate.named_parameters()]
+    resting = {id(value) for name, value in of_gates if kind == "relative" or name != "mu"}
     return {name: value for name, value in net.named_parameters() if id(value) not in resting}
 
 
@@ -105,7 +103,7 @@ def perturbation(
     """
     run.refuse_own_predictions()
     wanted: dict[NoiseKind, tuple[float, ...]] = {"absolute": sizes["absolute"], "relative": sizes["relative"]}
-    if next(variance_gates(run.learner.net), None) is not None:
+    if next(gates(run.learner.net), None) is not None:
         wanted["relative_gates"] = sizes["relative"]
     training = TrainingSamples(run.stream, rows, seed)
     tests = samples_of_tests(run.stream, rows, seed)

@@ -27,7 +27,7 @@ from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, task_tests
 from sncl.training.events import Watch
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, DATA, run, same_experiment
+from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, DATA, run, same_experiment, same_settings
 
 
 def perform(
@@ -122,7 +122,7 @@ def is_about(result: Result, experiment: Experiment) -> bool:
     return (
         all(getattr(result, key) == getattr(experiment, key) for key in names)
         and all(getattr(result.manifest, key) == getattr(experiment, key) for key in conditions)
-        and result.manifest.settings == experiment.settings
+        and same_settings(result.manifest.settings, experiment.settings)
         and result.manifest.protocol == PROTOCOL
         and experiment.data in (None, result.manifest.data)
     )

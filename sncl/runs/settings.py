@@ -63,11 +63,11 @@ def resolve(
 ) -> tuple[Settings, Method]:
     """All settings of a run, and the method made with them: what is ``given`` goes before what is shipped for the
     stream, that before the method's own, and that before the ``usual`` ones of training."""
+    if gone := entry(method).gone_in(given):
+        raise SnclError(gone)
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
-    if gone := entry(method).gone_in(given):
-        raise SnclError(gone)
     for key in given:
         owner = entry(method).choice_of(key)
         if key not in known and owner and "gates" in known:

@@ -58,7 +58,7 @@ def test_differences_are_those_of_each_seed(pairs: Path) -> None:
 
 
 def test_gates_of_several_kinds_have_the_same_partner(pairs: Path, tmp_path: Path) -> None:
-    other = train(tmp_path / "kl", "perm-digits", gates="kl", threshold="-1")
+    other = train(tmp_path / "kl", "perm-digits", gates="kl", anneal="1")
     first, second = capacity([pairs / "grow-0", pairs / "off-0", other], print)
     assert "gates=grow" in first.title and "gates=kl" in second.title
     plain = [group.summary["readouts"]["domain_il"]["without_gates"] for group in (first, second)]

@@ -115,5 +115,5 @@ def test_of_a_run(random_gates: Trained, gated: Trained, plain: Trained) -> None
     assert found["measures"]["relative_trace_of_gates"] > 0
     assert fewer["training_rows"] == sum(len(phase.rows) for phase in plain.stream.phases)
     assert (fewer["measures"]["eigenvalues"], fewer["measures"]["relative_trace_of_gates"]) == ([], 0)
-    assert fisher(gated, rows=60, eigenvalues=0)["measures"]["relative_trace_of_gates"] == 0  # nothing to learn in them
+    assert fisher(gated, rows=60, eigenvalues=0)["measures"]["relative_trace_of_gates"] > 0
     assert found["standard_error"]["trace"] > fewer["standard_error"]["trace"] > 0

@@ -15,7 +15,7 @@ from sncl.cli.words import as_options, option_names, setting_names
         ('no CUDA device was found; use `device="cpu"`', "no CUDA device was found; use --device cpu"),
         ("`memory=300` is more than the 100 samples", "--memory 300 is more than the 100 samples"),
         ("use a smaller `lr` or `alpha=0.1`", "use a smaller --set lr=... or --set alpha=0.1"),
-        ("`gates=off` has no `threshold`", "--set gates=off has no --set threshold=..."),
+        ("`gates=off` has no `sparsity`", "--set gates=off has no --set sparsity=..."),
         ("`settings` takes lr, ema", "--set takes lr, ema"),
         ("`split` is like 5x2", "--split is like 5x2"),
         ("give another `classes_per_task`", "give another --classes-per-task"),

@@ -163,7 +163,7 @@ def test_gates_are_chosen_with_parameters_of_their_own() -> None:
         ({"gates": "off", "start": 0.4}, "start belongs to gates=grow, and here it is gates=off"),
         ({"gates": "target"}, "`gates=target` is gone; `gates=grow` is there instead, with `sparsity`"),
         ({"gates": "ajar"}, "`gates` is one of off, grow, kl, not 'ajar'"),
-        ({"sparsity": 1.0}, "`sparsity` is the fraction of neurons that stays closed, from 0 to below 1, not 1.0"),
+        ({"sparsity": 1.0}, "`sparsity` is the part of the neurons closed in the end, 0 or more, below 1, not 1.0"),
     ],
 )
 def test_parameters_of_other_gates_are_refused_as_on_the_command_line(given: dict[str, Any], message: str) -> None:

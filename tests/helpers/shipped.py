@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sncl.methods.table import METHODS, Settings
 from sncl.networks.mlp import MLP
 from sncl.networks.resnet import ResNet18
-from sncl.runs.settings import TRAINING, defaults_table, known_settings, make_mask, make_method
+from sncl.runs.settings import TRAINING, defaults_table, known_settings, make_method
 from sncl.streams.benchmarks import STREAMS
 from sncl.training.learner import Learner
 
@@ -36,8 +36,8 @@ class Shipped(NamedTuple):
         torch.manual_seed(0)
         if net is None:
             net = ResNet18(CLASSES, width=4) if self.resnet else MLP(FEATURES, CLASSES, width=16)
-        method, mask, ema = make_method(self.method, self.settings), make_mask(self.settings), self.settings["ema"]
-        return Learner(net, method, ema=float(ema), mask=mask, device="cpu", **(SCALED | options))
+        method, ema = make_method(self.method, self.settings), self.settings["ema"]
+        return Learner(net, method, ema=float(ema), device="cpu", **(SCALED | options))
 
     def batches(self, count: int, rows: int = 8, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
         """The two tasks of blobs, as inputs of this row's network and about as large as those of images."""

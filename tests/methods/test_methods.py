@@ -166,6 +166,20 @@ def test_a_strong_pull_closes_gates_and_an_annealed_one_does_not() -> None:
     assert closed(trained(part(gating=KL(20.0, anneal=1e6)))) == 0
 
 
+def test_with_no_neuron_in_reserve_the_first_step_is_that_without_gates_bit_for_bit() -> None:
+    """Gates begin with means of 1. What is drawn stays the same for good, so that runs are paired."""
+    first = [Learner(MLP(6, 3, width=5), part(1.0, gating), device="cpu") for gating in (Grow(0.0, start=1.0), None)]
+    for learner in first:
+        learner.body.load_state_dict(net().body.state_dict())
+    with_gates, without = (learner.learn(*blobs(1)[0]) for learner in first)
+    assert with_gates == without
+    ours, theirs = (trained(part(1.0, gating)) for gating in (Grow(0.0, start=1.0), None))
+    assert [name for name, _ in gates(ours.body)] == ["layer1.1", "layer2.1"] and closed(ours) == 0
+    assert all(torch.equal(ours.random.state()[name], value) for name, value in theirs.random.state().items())
+    assert ours.memory is not None and theirs.memory is not None
+    assert torch.equal(ours.memory.fields["x"], theirs.memory.fields["x"])
+
+
 def test_neurons_in_reserve_are_opened_by_data_until_the_sparsity_that_was_asked_for() -> None:
     def method() -> SNCL:
         return part(gamma=1.0, gating=Grow(0.3, start=0.4, fill=0.1))

@@ -84,10 +84,17 @@ def files(tmp_path: Path) -> Path:
     return files_of("0.2.0", tmp_path)
 
 
+def settings_of(folder: Path) -> dict[str, str]:
+    """As the command that made the run would give them today."""
+    settings = read_json(folder / "experiment.json")["settings"]
+    assert settings.pop("threshold") == settings.pop("compensate") == 0  # gone since, and without effect
+    return {key: str(value) for key, value in settings.items()}
+
+
 def test_a_run_in_the_middle_goes_on_to_its_end(files: Path) -> None:
     """The numbers are those of the run that the same version had finished."""
     middle, finished = files / "runs" / "middle", files / "runs" / "finished"
-    settings = {key: str(value) for key, value in read_json(middle / "experiment.json")["settings"].items()}
+    settings = settings_of(middle)
     assert read_checkpoint(middle / CHECKPOINT)[1]["learner"]["steps"] == release_files.MIDDLE
     wanted = read_checkpoint(finished / CHECKPOINT)[0]
     perform(release_files.experiment(settings), middle)
@@ -105,8 +112,8 @@ def test_a_run_in_the_middle_goes_on_to_its_end(files: Path) -> None:
 
 def test_a_finished_run_is_known(files: Path) -> None:
     folder = files / "runs" / "finished"
-    before, settings = contents(folder), read_json(folder / "experiment.json")["settings"]
-    result = perform(release_files.experiment({key: str(value) for key, value in settings.items()}), folder)
+    before = contents(folder)
+    result = perform(release_files.experiment(settings_of(folder)), folder)
     assert result == load_run(folder, device="cpu").result
     assert result.accuracy == read_json(folder / "result.json")["accuracy"]
     assert contents(folder) == before
@@ -131,6 +138,7 @@ def test_a_file_goes_on_to_its_numbers(files: Path, name: str, finish: Callable[
 GONE = {
     "natural": {"eta": 0.01, "anneal": 1.0, "start": "closed", "layers": "auto", "threshold": 0.0, "compensate": 0.0},
     "target": {"sparsity": 0.3, "layers": "auto"},
+    "kl": {"eta": 0.01, "anneal": 1.0, "layers": "auto", "threshold": -7.0, "compensate": 1.0},
 }
 SHORT = ("--memory", "10", "--tasks", "2", "--epochs", "1", "--device", "cpu", "--set", "width=8")
 
@@ -170,8 +178,9 @@ def test_a_run_with_gates_that_are_gone_is_refused_and_left_alone(
     done = sncl(*command, gone)
     (line,) = done.err.splitlines()
     assert done.code == 2
-    assert line.startswith(f"error: {gone} was made by an earlier version of sncl: --set gates=")
-    assert " is gone; --set gates=grow is there instead, with --set sparsity=..., the fraction of neurons" in line
+    assert line.startswith(f"error: {gone} was made by an earlier version of sncl: ")
+    named = read_json(gone / "experiment.json")["settings"]["gates"]
+    assert ("threshold is gone; sncl analyze sparsity" if named == "kl" else f"--set gates={named} is gone; ") in line
     assert line.endswith("; make the run again in another folder, or use that version")
     assert contents(gone.parent) == before
 

@@ -133,6 +133,20 @@ def test_a_fraction_of_the_neurons_stays_closed_by_default(tmp_path: Path) -> No
     assert int(torch.cat(opened).sum()) == 140
 
 
+def test_with_no_neuron_in_reserve_a_run_begins_as_without_gates(tmp_path: Path) -> None:
+    """Gates begin with means of 1, which are learned; nothing else is another, and every neuron is open."""
+    nothing = {"sparsity": "0", "start": "1", "neurons": "0"}
+    ours = perform(short(method="sncl", settings=nothing), tmp_path / "ours")
+    theirs = perform(short(method="sncl", settings={"gates": "off"}), tmp_path / "theirs")
+    assert {name: each.untrained for name, each in ours.measures.items()} == {
+        name: each.untrained for name, each in theirs.measures.items()
+    }
+    assert (ours.active_fraction, theirs.active_fraction) == (1.0, None)
+    one, other = (read_checkpoint(tmp_path / name / CHECKPOINT)[0] for name in ("ours", "theirs"))
+    assert all(name.endswith((".opened", ".mu", "/gating.seen")) for name in one.keys() - other.keys())
+    assert all(torch.equal(one[name], other[name]) for name in other if name.startswith("random/"))
+
+
 class Killed(BaseException):
     """The end of the process as far as the run can tell."""
 
@@ -158,14 +172,14 @@ def test_a_run_that_is_killed_while_neurons_open_has_the_same_ones_open(tmp_path
 
 def test_open_neurons_are_those_of_the_network_that_predicts(tmp_path: Path) -> None:
     """With an average of the weights the paper's gates are others than in the network that trains."""
-    closing = {"gates": "kl", "eta": "0.03", "ema": "0.95", "threshold": "-8"}
+    closing = {"gates": "kl", "eta": "0.3", "ema": "0.95"}
     result = perform(short(method="sncl", epochs=3, settings=closing), tmp_path)
     stored, _ = read_checkpoint(tmp_path / CHECKPOINT)
 
     def fraction(part: str) -> float:
         means = {name: value for name, value in stored.items() if name.startswith(part) and name.endswith(".mu")}
         spreads = {name: stored[name.removesuffix("mu") + "log_variance"] for name in means}
-        layers = [log_ratio(means[name], spreads[name]) < -8 for name in means]
+        layers = [log_ratio(means[name], spreads[name]) < 0 for name in means]
         assert len(layers) == 2
         return float(torch.cat(layers).double().mean())
 
