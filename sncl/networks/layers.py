@@ -42,13 +42,15 @@ class Site(NamedTuple):
     """One layer whose output channels can be gated: its name, how many channels, and on which axis they lie.
 
     ``by_row``: it runs once, and its first axis is that of the samples, so that it is a feature that can be replayed.
-    ``last``: only the layer that makes the logits reads it, and its channels are not a residual sum's.
+    ``own``: its channels are its own, not a residual sum's. ``last``: they are, and the layer that makes the logits
+    reads them.
     """
 
     name: str
     channels: int
     axis: int
     by_row: bool = True
+    own: bool = True
     last: bool = False
 
 
@@ -65,7 +67,7 @@ def find_sites(net: nn.Module, example: Inputs) -> list[Site]:
         if covered & wiring.trained and not covered & wiring.logits and name not in carried_on:
             channels_first = wiring.is_convolution(min(covered)) or isinstance(module, BATCHNORM)
             sites.append(_site(wiring, name, wiring.calls[name][0].shape, 1 if channels_first else -1))
-    return _with_last(wiring, sites) or _last_input(net, wiring)
+    return _with_readers(wiring, sites) or _last_input(net, wiring)
 
 
 def find_features(net: nn.Module, example: Inputs) -> list[Site]:
@@ -94,7 +96,7 @@ def named_sites(net: nn.Module, example: Inputs, layers: tuple[str, ...]) -> lis
         else:
             images = len(shape) == 4 and not isinstance(made.module, nn.LayerNorm)
         sites.append(_site(wiring, name, shape, 1 if images and len(shape) > 2 else -1))
-    return _with_last(wiring, sites)
+    return _with_readers(wiring, sites)
 
 
 def logit_layers(net: nn.Module, example: Inputs) -> set[str]:
@@ -108,12 +110,12 @@ def _site(wiring: Wiring, name: str, shape: torch.Size, axis: int) -> Site:
     return Site(name, shape[axis], axis, wiring.by_row(name, shape))
 
 
-def _with_last(wiring: Wiring, sites: list[Site]) -> list[Site]:
-    """The sites, with a mark on those that the logits are made of."""
+def _with_readers(wiring: Wiring, sites: list[Site]) -> list[Site]:
+    """The sites, and which of them are no residual sums, and which the logits are made of."""
     ends = {each.node: site.name for site in sites if site.name in wiring.calls for each in wiring.calls[site.name]}
     read = set().union(*(reached(wiring.calls[name][0].source, ends, (*TO_LOGITS, *SCALING)) for name in wiring.logits))
     own = {name for node, name in ends.items() if len(reached(node, wiring.neurons, JOINING + SCALING)) == 1}
-    return [site._replace(last=site.name in read & own) for site in sites]
+    return [site._replace(own=site.name in own, last=site.name in read & own) for site in sites]
 
 
 def _finished(wiring: Wiring) -> dict[str, set[str]]:

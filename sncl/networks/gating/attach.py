@@ -58,7 +58,7 @@ def attach_gates(
     for site in sites:
         place = layer(net, site.name)
         gate = make(site.channels, site.axis, generator).train(place.training)
-        gate.last = site.last
+        gate.own, gate.last = site.own, site.last
         if isinstance(place, nn.Sequential) and not site.name.endswith(INPUT):
             place.append(gate)  # runs last, as part of the sequence
         elif site.name.endswith(INPUT):

@@ -32,10 +32,11 @@ LOG_LAMBDA_LIMIT = 10.0
 class Gate(nn.Module, ABC):
     """Gates for the ``channels`` neurons of one layer, channels along ``axis``: each has a mean and is open or not.
 
-    ``last`` is set where only the logits read the layer, see :class:`sncl.networks.layers.Site`.
+    What ``own`` and ``last`` say of the layer is told at :class:`sncl.networks.layers.Site`.
     """
 
     mu: Tensor  # [channels]
+    own = True
     last = False
     shut: Tensor | None = None  # bool [channels]: closed as well, see :func:`sncl.networks.gating.attach.closing`
 
@@ -66,7 +67,9 @@ class Gate(nn.Module, ABC):
 class ReserveGate(Gate):
     """Gates without noise: an open neuron is multiplied by the learned mean, one in reserve is silent in training too.
 
-    All start open, with means of 1.
+    All start open, with means of 1. A layer of which few neurons are open would say and learn less than one that was
+    made that small, whose first weights are larger: so responses are multiplied by sqrt(channels / open) as well. Not
+    those of a residual sum, where that would pile up from block to block.
     """
 
     opened: Tensor  # bool [channels]
@@ -80,9 +83,15 @@ class ReserveGate(Gate):
     def learned_open(self) -> Tensor:
         return self.opened
 
+    def factor(self) -> Tensor:
+        return self._with_gain(super().factor())
+
     def forward(self, h: Tensor) -> Tensor:
-        factor = self.mu * self.opened if self.training else self.factor()
+        factor = self._with_gain(self.mu * self.opened) if self.training else self.factor()
         return self.scaled(h, factor.unsqueeze(0))
+
+    def _with_gain(self, factor: Tensor) -> Tensor:
+        return factor * torch.sqrt(self.channels / self.opened.sum().clamp(min=1)) if self.own else factor
 
 
 class VarianceGate(Gate):
