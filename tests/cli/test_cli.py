@@ -380,7 +380,7 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
         [*SNCL, "--set", "gates=off", "--set", "sparsity=0.1"],
         ["sparsity belongs to gates=grow, and here it is gates=off", "--set gates"],
     ),
-    "setting that is gone": ([*SNCL, "--set", "threshold=-1"], ["--set threshold", "is gone; sncl analyze sparsity"]),
+    "setting that is gone": ([*SNCL, "--set", "threshold=-1"], ["threshold is gone; sncl analyze sparsity RUN"]),
     "sparsity out of range": ([*SNCL, "--set", "sparsity=1"], ["--set sparsity", "0 or more, below 1, not 1.0"]),
     "nothing open at first": ([*SNCL, "--set", "start=0"], ["--set start", "above 0 and at most 1, not 0.0"]),
     "a start of earlier versions": ([*SNCL, "--set", "start=closed"], ["start=", "like 0.5, not 'closed'"]),
