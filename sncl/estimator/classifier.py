@@ -20,7 +20,7 @@ from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.spec import Network
 from sncl.methods.table import Value, entry
 
-OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 0.5, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values
+OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 0.5, "fill": 0.3, "eta": 1e-4, "anneal": 0.2}  # usual values
 
 
 class ContinualClassifier(BaseContinualClassifier):

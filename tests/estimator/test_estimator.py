@@ -104,8 +104,7 @@ def test_every_usable_method_works_as_an_estimator(method: str) -> None:
     settings = {"anchor_steps": 2} if method == "hal" else None
     model = ContinualClassifier(method, settings=settings, **SMALL | {"epochs": 1}).fit(X[y < 3], y[y < 3])
     assert model.predict(X).shape == (60,)
-    for _ in range(4):
-        model.partial_fit(X, y)
+    model.partial_fit(X, y).partial_fit(X, y)
     if model.learner_.method.needs_boundaries:
         assert model.learner_.tasks == 1  # fit is a task
         model.boundary(X, y)

@@ -67,9 +67,7 @@ class Gate(nn.Module, ABC):
 class ReserveGate(Gate):
     """Gates without noise: an open neuron is multiplied by the learned mean, one in reserve is silent in training too.
 
-    All start open, with means of 1. A layer of which few neurons are open would say and learn less than one that was
-    made that small, whose first weights are larger: so responses are multiplied by sqrt(channels / open) as well. Not
-    those of a residual sum, where that would pile up from block to block.
+    All start open, with means of 1.
     """
 
     opened: Tensor  # bool [channels]
@@ -83,15 +81,9 @@ class ReserveGate(Gate):
     def learned_open(self) -> Tensor:
         return self.opened
 
-    def factor(self) -> Tensor:
-        return self._with_gain(super().factor())
-
     def forward(self, h: Tensor) -> Tensor:
-        factor = self._with_gain(self.mu * self.opened) if self.training else self.factor()
+        factor = self.mu * self.opened if self.training else self.factor()
         return self.scaled(h, factor.unsqueeze(0))
-
-    def _with_gain(self, factor: Tensor) -> Tensor:
-        return factor * torch.sqrt(self.channels / self.opened.sum().clamp(min=1)) if self.own else factor
 
 
 class VarianceGate(Gate):

@@ -64,7 +64,9 @@ class Grow(Gating):
     Neural Networks*, 1994). Neurons of a layer that have not learned yet are alike, so they are opened in their order;
     channels that meet in a residual sum have the same numbers, and what is closed in all of a stage can be removed.
 
-    Closed neurons are shared out among layers by :func:`closed_by_layer`.
+    Closed neurons are shared out among layers by :func:`closed_by_layer`. A layer of which few neurons are left would
+    say and learn less than one that was made that small, whose first weights are larger: so its means start at
+    sqrt(channels / left) instead of 1, but for residual sums, where that would pile up from block to block.
     """
 
     gates: tuple[ReserveGate, ...]
@@ -74,7 +76,7 @@ class Grow(Gating):
         self,
         sparsity: float,
         start: float = 0.5,
-        fill: float = 1.0,
+        fill: float = 0.3,
         neurons: int = 0,
         layers: tuple[str, ...] | None = None,
     ) -> None:
@@ -103,6 +105,9 @@ class Grow(Gating):
         left = [gate.channels - shut for gate, shut in zip(self.gates, closed, strict=True)]
         parts = [torch.arange(gate.channels) / open_then for gate, open_then in zip(self.gates, left, strict=True)]
         self.order = torch.cat(parts).to(generator.device)
+        for gate, open_then in zip(self.gates, left, strict=True):
+            if gate.own:
+                nn.init.constant_(gate.mu, math.sqrt(gate.channels / open_then))
         self._open()
 
     @torch.no_grad()

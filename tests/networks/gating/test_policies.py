@@ -73,6 +73,22 @@ def test_a_residual_network_is_closed_evenly_and_in_the_same_channels() -> None:
     assert len(found) == 17
 
 
+def test_means_start_where_a_layer_made_that_small_would_be_but_for_residual_sums() -> None:
+    mlp = grown_means(MLP(6, 3, width=100), torch.rand(2, 6))
+    assert mlp == pytest.approx({"layer1.1": 1.0, "layer2.1": math.sqrt(100 / 40)})
+    residual = grown_means(ResNet18(10, width=10), torch.rand(2, 3, 8, 8))
+    assert {name for name, mean in residual.items() if mean == 1.0} == {
+        f"layer{stage}.{block}.relu2" for stage in range(1, 5) for block in range(2)
+    }
+    assert residual["layer1.0.relu1"] == pytest.approx(math.sqrt(10 / 7))
+
+
+def grown_means(net: nn.Module, x: torch.Tensor) -> dict[str, float]:
+    """The first mean of the gates of each layer, with 30 % closed in the end."""
+    Grow(0.3).attach(net, x, generator(0))
+    return {name: gate.mu[0].item() for name, gate in gates(net)}
+
+
 def test_growth_goes_on_where_a_checkpoint_stopped() -> None:
     nets = [MLP(6, 3, width=50) for _ in range(2)]
     policies = [Grow(0.2, start=0.1, fill=0.5) for _ in nets]
