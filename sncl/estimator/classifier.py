@@ -20,7 +20,7 @@ from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.spec import Network
 from sncl.methods.table import Value, entry
 
-OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 0.5, "fill": 0.3, "eta": 1e-4, "anneal": 0.2}  # usual values
+OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values
 
 
 class ContinualClassifier(BaseContinualClassifier):
@@ -134,7 +134,7 @@ class SNCLClassifier(BaseContinualClassifier):
     gates : {"grow", "kl", "off"}, default="grow"
         How neurons are gated: kept in reserve and opened as samples come in, by the paper's divergence, or not at all.
         A parameter that belongs to other gates is refused, unless it has its default.
-    start : float, default=0.5
+    start : float, default=1.0
         The fraction of the others that is open at first; of ``gates="grow"``.
     fill : float, default=1.0
         After so many thousand samples all of them are open; of ``gates="grow"``.

@@ -75,8 +75,8 @@ class Grow(Gating):
     def __init__(
         self,
         sparsity: float,
-        start: float = 0.5,
-        fill: float = 0.3,
+        start: float = 1.0,
+        fill: float = 1.0,
         neurons: int = 0,
         layers: tuple[str, ...] | None = None,
     ) -> None:
