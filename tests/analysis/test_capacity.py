@@ -81,7 +81,7 @@ def test_the_command(sncl: Sncl, pairs: Path, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "picture: found.png\n")
     header, *lines = done.out.splitlines()
     titles = ("method", "seeds", "read-out", "right after", "open, %", "with gates, %", "without, %", "difference")
-    assert [part.strip() for part in header.split("  ") if part] == list(titles)
+    assert [part.strip() for part in header.split("  ") if part.strip()] == list(titles)
     assert all("Domain-IL" in line for line in lines)
     assert len(lines) == TASKS + 3 and "task 3" in lines[2] and "first half" in lines[3]
     found = json.loads((tmp_path / "found.json").read_text())

@@ -383,7 +383,7 @@ ERRORS: dict[str, tuple[list[str], list[str]]] = {
     "setting that is gone": ([*SNCL, "--set", "threshold=-1"], ["threshold is gone; sncl analyze sparsity RUN"]),
     "sparsity out of range": ([*SNCL, "--set", "sparsity=1"], ["--set sparsity", "0 or more, below 1, not 1.0"]),
     "nothing open at first": ([*SNCL, "--set", "start=0"], ["--set start", "above 0 and at most 1, not 0.0"]),
-    "a start of earlier versions": ([*SNCL, "--set", "start=closed"], ["start=", "like 1.0, not 'closed'"]),
+    "a start of earlier versions": ([*SNCL, "--set", "start=closed"], ["start=", "like 0.5, not 'closed'"]),
     "full after no samples": ([*SNCL, "--set", "fill=0"], ["--set fill", "above 0, not 0.0"]),
     "less than no neurons": ([*SNCL, "--set", "neurons=-1"], ["--set neurons", "0 or more, not -1"]),
     "setting under its old name": ([*SNCL, "--set", "average=0.9"], ["average is called ema since sncl 0.2"]),
