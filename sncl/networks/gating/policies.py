@@ -18,7 +18,7 @@ from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.gating.gate import Gate, ReserveGate, VarianceGate, log_ratio
 from sncl.tensors.fields import Fields, Inputs
 
-MOST_CLOSED = 0.7  # of a last hidden layer, before other layers close
+MOST_CLOSED, LEAST_OPEN = 0.7, 32  # neurons of a last hidden layer, before others close
 
 
 class Gating(nn.Module, ABC):
@@ -126,13 +126,14 @@ def closed_by_layer(gates: Sequence[Gate], closed: int) -> list[int]:
     """So many closed neurons, or a few more, shared out among layers: the same fraction of each, but for the last.
 
     A layer that only the logits read says little more than they do, so its neurons are closed first, up to
-    ``MOST_CLOSED`` of them; not those of a residual sum, which are also the neurons of the layers before. Where there
-    is no other layer, or there are too few neurons in others, all are alike. Every layer keeps a neuron.
+    ``MOST_CLOSED`` of them and down to ``LEAST_OPEN``; not those of a residual sum, which are also the neurons of the
+    layers before. Where there is no other layer, or there are too few neurons in others, all are alike. Every layer
+    keeps a neuron.
     """
     total, last = sum(gate.channels for gate in gates), sum(gate.channels for gate in gates if gate.last)
-    there = min(closed, MOST_CLOSED * last)
+    there = min(closed, MOST_CLOSED * last, last - LEAST_OPEN)
     here = closed - there
-    if last == total or here > MOST_CLOSED * (total - last):
+    if last == total or there / max(last, 1) < closed / total or here > MOST_CLOSED * (total - last):
         last, there, here = 0, 0.0, closed
     fractions = [there / last if gate.last and last else here / (total - last) for gate in gates]
     wanted = [math.ceil(round(fraction * gate.channels, 6)) for fraction, gate in zip(fractions, gates, strict=True)]
