@@ -27,7 +27,7 @@ from sncl.training.run import CHECKPOINT
 
 CPU = ["--device", "cpu"]
 AS_DIGITS = ["lr=0.1", "batch_size=16", "replay=32", "alpha=0.5", "beta=1.0", "gamma=0.3"]
-AS_DIGITS += ["ema=0.99", "clip=0"]
+AS_DIGITS += ["ema=0.99", "clip=0", "start=0.5", "fill=0.3"]
 
 
 def train(sncl: Sncl, stream: str | Path, *options: str | Path, method: str = "er") -> Done:
