@@ -13,7 +13,7 @@ from typing import Any
 
 from sncl.analysis.groups import AnalysisGroup, by_seed
 from sncl.errors import SnclError
-from sncl.evaluation.metrics import Matrix, Row
+from sncl.evaluation.metrics import Matrix, Row, mean_of_known
 from sncl.methods.table import entry
 from sncl.runs.experiment import deciding
 from sncl.runs.folders import Notify, RunFiles, finished_runs, shown
@@ -100,8 +100,3 @@ def halves(values: Sequence[float | None]) -> tuple[Row, Row]:
     """The first half and the rest, in which the task in the middle is."""
     middle = len(values) // 2
     return values[:middle], values[middle:]
-
-
-def mean_of_known(values: Row) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

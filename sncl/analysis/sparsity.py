@@ -27,7 +27,6 @@ from sncl.tensors.fields import Fields
 from sncl.training.evaluate import open_when_predicting
 from sncl.training.learner import Learner
 
-EXAMPLE_SIZE = 3  # samples that show how a network is wired
 CLOSED = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0)  # percent of all gated neurons
 
 
@@ -52,8 +51,7 @@ def sweep(
     own = total - sum(int(layer.sum()) for layer in opened.values())
     wanted = {f"{percent:g}": round(percent / 100 * total) - own for percent in closed}
     further = {OWN: 0} | {key: count for key, count in wanted.items() if count > 0}
-    example = run.stream.transform.eval(tests[0][0][:EXAMPLE_SIZE])
-    found: dict[str, SparsityPoint] = {}
+    example, found = run.example(), dict[str, SparsityPoint]()
     for number, (key, count) in enumerate(further.items(), start=1):
         shut = least_relevant(opened, known, count)
         with closing(run.learner.net.body, shut):
@@ -114,7 +112,7 @@ def sparsity(
             raise SnclError(f"`closed` takes percent of all neurons, above 0 and below 100, not {percent:g}")
     run.refuse_own_predictions()
     tests = samples_of_tests(run.stream, rows, seed)
-    parameters = parameters_of_dense(run.learner, run.stream.transform.eval(tests[0][0][:EXAMPLE_SIZE]))
+    parameters = parameters_of_dense(run.learner, run.example())
     points = sweep(run, tests, closed, progress)
     return {
         "measures": {

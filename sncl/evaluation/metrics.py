@@ -16,8 +16,10 @@ def _known(values: Row) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def mean_of_known(row: Row) -> float | None:
+    """The mean over the tasks that were measured; None where none was."""
+    known = _known(row)
+    return sum(known) / len(known) if known else None
 
 
 def mean(row: Row) -> float:
@@ -42,7 +44,7 @@ def falls(matrix: Matrix) -> list[float | None]:
 
 def forgetting(matrix: Matrix) -> float | None:
     """How far earlier tasks have fallen, on average; None where there is no earlier task."""
-    return _mean(_known(falls(matrix)))
+    return mean_of_known(falls(matrix))
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
@@ -52,7 +54,7 @@ def backward_transfer(matrix: Matrix) -> float | None:
         now, learned = matrix[-1][task], matrix[task][task]
         if now is not None and learned is not None:
             gains.append(now - learned)
-    return _mean(gains)
+    return mean_of_known(gains)
 
 
 def forward_transfer(matrix: Matrix, untrained: Row) -> float | None:
@@ -62,4 +64,4 @@ def forward_transfer(matrix: Matrix, untrained: Row) -> float | None:
         before, reference = matrix[task - 1][task], untrained[task]
         if before is not None and reference is not None:
             gains.append(before - reference)
-    return _mean(gains)
+    return mean_of_known(gains)

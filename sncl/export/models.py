@@ -14,8 +14,6 @@ from sncl.networks.taps import Tapped, evaluating
 from sncl.runs.loading import Trained
 from sncl.streams.transforms import Transform
 
-EXAMPLE_SIZE = 3  # a number of samples that nothing else in a network has
-
 
 class Predictor(nn.Module):
     """Images as they are stored to logits."""
@@ -65,7 +63,7 @@ def make_models(run: Trained) -> Models:
         )
     transform = run.stream.transform
     # The transform keeps the constants it has made once; making them here keeps them out of a trace.
-    example = transform.eval(run.stream.test(0)[0][:EXAMPLE_SIZE])
+    example = run.example()
     trained: nn.Module = _MethodPredictor(method, learner.net)
     if type(method).predict is Method.predict:
         found = pruned(learner.net, example)

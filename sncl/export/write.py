@@ -11,8 +11,8 @@ import torch
 from sncl.export.account import account
 from sncl.export.formats import Format
 from sncl.export.measures import compare_predictions, timed_threads
-from sncl.export.models import EXAMPLE_SIZE, make_models
-from sncl.runs.loading import Trained
+from sncl.export.models import make_models
+from sncl.runs.loading import EXAMPLE_SIZE, Trained
 from sncl.training.checkpoint import write_atomically, write_json
 from sncl.training.engine import on_threads
 

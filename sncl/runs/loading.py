@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.runs.build import make_learner, make_stream
@@ -20,6 +22,8 @@ from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, TASK_NETWORK, same_experiment
 from sncl.training.state import restore_memory
 
+EXAMPLE_SIZE = 3  # a number of samples that nothing else in a network has
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -30,6 +34,10 @@ class Trained:
     result: Result
     stream: Stream
     learner: Learner
+
+    def example(self) -> Tensor:
+        """A few test samples as the network reads them, which show how it is wired."""
+        return self.stream.transform.eval(self.stream.test(0)[0][:EXAMPLE_SIZE])
 
     def after_task(self, task: int) -> Learner | None:
         """The learner as it was right after a task, counted from 1; None if the run did not keep it."""

@@ -47,7 +47,7 @@ def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Se
     """
     found = entry(method)
     chosen = {key: given.get(key, row.get(key, found.settings[key])) for key in found.choices}
-    settings = found.settings_with(chosen)
+    settings = found.settings_with({**given, **chosen})
     if any(row.get(key, found.settings[key]) != value for key, value in chosen.items()):
         row = {key: value for key, value in row.items() if not found.choice_of(key)}
     return settings | row | chosen
@@ -63,8 +63,6 @@ def resolve(
 ) -> tuple[Settings, Method]:
     """All settings of a run, and the method made with them: what is ``given`` goes before what is shipped for the
     stream, that before the method's own, and that before the ``usual`` ones of training."""
-    if gone := entry(method).gone_in(given):
-        raise SnclError(gone)
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory

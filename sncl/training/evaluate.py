@@ -135,7 +135,7 @@ def accuracy_variants(learner: Learner, stream: Stream) -> dict[str, dict[Readou
     variants: dict[str, AbstractContextManager[None]] = {}
     if learner.ema:
         variants["as_trained"] = learner.as_trained()
-    if next(variance_gates(learner.net), None) and (open_fraction(learner) or 1) < 1:
+    if next(variance_gates(learner.net), None) is not None and open_fraction(learner) != 1:
         variants["unmasked"] = unmasked(learner.net)
     found: dict[str, dict[Readout, float]] = {}
     for name, variant in variants.items():
