@@ -17,8 +17,9 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.streams.user.archive import Arrays, array_names, read_arrays
-from sncl.streams.user.listing import Annotations, Listing, as_strings, some
+from sncl.streams.user.listing import Annotations, Listing, as_strings
 from sncl.streams.user.spec import DataSpec
+from sncl.tables.columns import some
 
 ARRAY_NAMES = {
     "x": ("x", "x_train", "train_x", "data", "images", "features", "train_images", "train_data"),

@@ -21,9 +21,10 @@ from sncl.streams.datasets.sources import Dataset
 from sncl.streams.holdout import hold_out_test
 from sncl.streams.user.arrays import list_arrays
 from sncl.streams.user.folder import list_folder
-from sncl.streams.user.listing import Annotations, Listing, Strings, is_number, some, sorted_names
+from sncl.streams.user.listing import Annotations, Listing, Strings, sorted_names
 from sncl.streams.user.spec import Cut, DataSpec, Form
 from sncl.streams.user.tables import list_table
+from sncl.tables.columns import is_number, some
 
 CUT_TITLES: dict[Cut, str] = {"classes": "", "domain": " by domain", "none": " uncut"}
 TEST_FRACTION = 0.2  # of each class, where there is no test set

@@ -19,8 +19,9 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.streams.cache import Progress
 from sncl.streams.user.images import decode_images
-from sncl.streams.user.listing import Annotations, Listing, natural_key, some
+from sncl.streams.user.listing import Annotations, Listing, natural_key
 from sncl.streams.user.spec import DataSpec
+from sncl.tables.columns import some
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 TEST_NAMES = ("test", "val", "valid", "validation")

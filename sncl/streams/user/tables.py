@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams.room import require_memory
 from sncl.streams.user.columns import Column, Columns, read_columns, table_files
 from sncl.streams.user.listing import Annotations, Listing, as_strings, is_number, some, sorted_names
 from sncl.streams.user.spec import DataSpec
+from sncl.tensors.room import require_memory
 
 TARGET_NAMES = ("target", "label", "class", "y")
 MOST_CATEGORIES = 100  # in a column; more are names or free text
