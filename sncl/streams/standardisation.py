@@ -112,8 +112,11 @@ def standardise(stream: Stream) -> Stream:
     if x.dim() == 2:
         binary = ((x == 0) | (x == 1)).all(0, keepdim=True)
         mean, deviation = mean.masked_fill(binary, 0), deviation.masked_fill(binary, 1)
+    scale = mean, deviation
+    return replace(stream, x=scaled(stream.x, scale), test_x=scaled(stream.test_x, scale), scale=scale)
 
-    def scaled(values: Tensor) -> Tensor:
-        return ((values.double() - mean) / deviation).clamp(-FARTHEST, FARTHEST).float()
 
-    return replace(stream, x=scaled(stream.x), test_x=scaled(stream.test_x))
+def scaled(values: Tensor, scale: tuple[Tensor, Tensor]) -> Tensor:
+    """Values by the mean and the standard deviation of their column or channel, as float32."""
+    mean, deviation = scale
+    return ((values.double() - mean) / deviation).clamp(-FARTHEST, FARTHEST).float()

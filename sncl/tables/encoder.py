@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from sncl.errors import SnclError
-from sncl.tables.coders import CategoryCoder, Coder, NumberCoder, coder_for, coder_from
+from sncl.tables.coders import Coder, NumberCoder, coder_for, coder_from
 from sncl.tables.columns import Columns, Flags, Floats, settled, some
 from sncl.tables.kinds import Decided, Kind, check_named, decide
 
@@ -71,10 +71,12 @@ class TableEncoder:
 
     @property
     def plain(self) -> bool:
-        """Whether the encoded columns are the given ones, where no value is missing."""
-        return all(isinstance(coder, NumberCoder) and not coder.indicator for coder in self.coders) and (
-            len(self.coders) == len(self.columns)
-        )
+        """Whether every column that is used is one number."""
+        return all(isinstance(coder, NumberCoder) and not coder.indicator for coder in self.coders)
+
+    def check(self, columns: Columns) -> None:
+        """Refuse values that do not fit the kind of their column; nothing is learned."""
+        self._read(columns)
 
     def update(self, columns: Columns) -> None:
         """Learn from rows: new categories take free slots, means follow. If a value is refused, nothing changes."""
@@ -152,8 +154,3 @@ def decide_kinds(
 def notes_on(kinds: dict[str, Decided]) -> list[str]:
     """What a user should know of the columns, one line each."""
     return [found.note for found in kinds.values() if found.note]
-
-
-def categorical(encoder: TableEncoder) -> list[str]:
-    """The names of the columns of categories."""
-    return [coder.name for coder in encoder.coders if isinstance(coder, CategoryCoder)]

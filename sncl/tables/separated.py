@@ -55,20 +55,18 @@ def read_separated(path: Path) -> tuple[Columns, list[str]]:
     return found, notes
 
 
-def _bytes_of(path: Path) -> tuple[bytes, list[str]]:
+def _bytes_of(path: Path) -> bytes:
     """The content of a file, unpacked where it is gzipped; never more than there is room for."""
     require_memory(path.stat().st_size * BYTES_A_BYTE, f"reading {path}", SMALLER)
     try:
         if path.suffix.lower() != ".gz":
-            return path.read_bytes(), []
+            return path.read_bytes()
         content = bytearray()
         with gzip.open(path) as file:
             while chunk := file.read(CHUNK):
                 content += chunk
-                require_memory(
-                    len(chunk) * BYTES_A_BYTE + len(content) * (BYTES_A_BYTE - 1), f"reading {path}", SMALLER
-                )
-        return bytes(content), []
+                require_memory(len(content) * BYTES_A_BYTE, f"reading {path}", SMALLER)
+        return bytes(content)
     except (OSError, EOFError, zlib.error) as error:
         raise SnclError(f"{path} cannot be read as CSV ({error})") from error
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.raw import RawTable
 from sncl.tables.columns import INEXACT, LONGEST_TEXT, is_number
 
 Strings = NDArray[np.str_]
@@ -30,6 +31,14 @@ class Annotations(NamedTuple):
     domains: Strings | None
 
 
+class Inputs(NamedTuple):
+    """The inputs of training and test samples, and the columns of a table."""
+
+    train: Tensor
+    test: Tensor
+    table: RawTable | None = None
+
+
 @dataclass(frozen=True)
 class Listing:
     """The annotations of training and test samples, and how to load their inputs.
@@ -40,7 +49,7 @@ class Listing:
 
     train: Annotations
     test: Annotations | None
-    load: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    load: Callable[[Tensor, Tensor], Inputs]
     target: str | None = None
     domain: str | None = None
     notes: list[str] = field(default_factory=list)
