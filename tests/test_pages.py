@@ -41,10 +41,10 @@ KNOWN = {
     ),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
-    "user_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
+    "user_data": Page(slow=True, needs=("optuna",), leaves=("report.html", "runs/wine/seed-1/result.json")),
     "report": Page(
         slow=True,
-        needs=("plotly", "matplotlib"),
+        needs=("matplotlib",),
         leaves=("report.html", "fisher.json", "tsne.svg", "sparsity.png", "capacity.png"),
     ),
     "smaller": Page(
