@@ -24,6 +24,7 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
+from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.transforms import Identity, Transform, eval_input
 from sncl.tensors.fields import Fields, mapped, named, pieces, rows
 from sncl.training import assembly, finite, state
@@ -64,6 +65,9 @@ class Learner(ExclusivelyCopied):
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
     """
+
+    preprocessing: Preprocessing | None = None  # how raw samples become inputs; of a learner that comes from a run
+    origin: dict[str, Any] | None = None  # that run, as plain data, from which :func:`sncl.load` makes the learner
 
     def __init__(
         self,
