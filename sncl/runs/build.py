@@ -47,8 +47,13 @@ def make_network(experiment: Experiment, stream: SampleKind) -> nn.Module:
         return ResNet18(stream.classes, stream.shape[0], width)
 
 
-def make_stream(experiment: Experiment, data: Path | None, progress: Progress | None = None) -> Stream:
-    """The stream of an experiment; ``data`` is the folder of the data sets of `sncl list`."""
+def make_stream(
+    experiment: Experiment, data: Path | None, progress: Progress | None = None, *, standardised: bool = True
+) -> Stream:
+    """The stream of an experiment; ``data`` is the folder of the data sets of `sncl list`.
+
+    Without ``standardised``, numbers stay as they were read.
+    """
     split = None if "split" not in experiment.settings else str(experiment.settings["split"])
     batch_size, place = int(experiment.settings["batch_size"]), experiment.device
     seed, tasks, validation = experiment.seed, experiment.tasks, experiment.validation
@@ -74,7 +79,7 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
         if found.user_data.fingerprint != experiment.user_data.fingerprint:
             raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
         augment = str(experiment.settings.get("augment", "none"))
-        stream = build_user(found, seed, batch_size, tasks, split, validation, place, augment)
+        stream = build_user(found, seed, batch_size, tasks, split, validation, place, augment, standardised)
     return stream.joint() if entry(experiment.method).joint else stream
 
 

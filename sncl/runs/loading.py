@@ -19,11 +19,10 @@ from sncl.streams.user.data import UserData
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device
+from sncl.training.exporting.models import EXAMPLE_SIZE
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, TASK_NETWORK, same_experiment
 from sncl.training.state import restore_memory
-
-EXAMPLE_SIZE = 3  # a number of samples that nothing else in a network has
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,13 @@ class Trained:
     def example(self) -> Tensor:
         """A few test samples as the network reads them, which show how it is wired."""
         return self.stream.transform.eval(self.stream.test(0)[0][:EXAMPLE_SIZE])
+
+    def unstandardised(self) -> Stream:
+        """The stream with its numbers as they were read; the same stream where nothing was standardised."""
+        preprocessing = self.stream.preprocessing
+        if preprocessing is None or preprocessing.scale is None:
+            return self.stream
+        return make_stream(elsewhere(self.experiment, str(self.learner.device)), None, standardised=False)
 
     def after_task(self, task: int) -> Learner | None:
         """The learner as it was right after a task, counted from 1; None if the run did not keep it."""
@@ -75,7 +81,7 @@ def elsewhere(experiment: Experiment, device: str) -> Experiment:
     return replace(experiment, device=device, precision="float32", engine="eager")
 
 
-class Stored(NamedTuple):
+class StoredRun(NamedTuple):
     """What a run folder holds: what is run, and its last checkpoint, the description that of its learner."""
 
     experiment: Experiment
@@ -83,7 +89,7 @@ class Stored(NamedTuple):
     learner: dict[str, Any]
 
 
-def read_stored(folder: Path, data: Path | None = None) -> Stored:
+def read_stored(folder: Path, data: Path | None = None) -> StoredRun:
     """The experiment of a run folder and its last checkpoint.
 
     ``experiment.json`` is believed because the checkpoint, which has a checksum, says the same. The user's data are
@@ -99,7 +105,7 @@ def read_stored(folder: Path, data: Path | None = None) -> Stored:
     if not same_experiment(description.get("experiment"), {key: identity[key] for key in identity if key not in PLACE}):
         raise SnclError(f"{folder / CHECKPOINT} belongs to another experiment than {folder / EXPERIMENT}")
     experiment = described_experiment(folder, identity, data)
-    return Stored(experiment, tensors, of_learner(folder / CHECKPOINT, description))
+    return StoredRun(experiment, tensors, of_learner(folder / CHECKPOINT, description))
 
 
 def described_experiment(where: Path, described: dict[str, Any], data: Path | None = None) -> Experiment:

@@ -74,10 +74,12 @@ def build_user(
     validation: float = 0.0,
     device: torch.device | str = "cpu",
     augment: str = "none",
+    standardised: bool = True,
 ) -> Stream:
     """The stream over the user's data, with numbers standardised and images of an MLP no brighter than MNIST's.
 
-    Both by the first samples only, see :mod:`sncl.streams.standardisation`.
+    Both by the first samples only, see :mod:`sncl.streams.standardisation`. Without ``standardised``, numbers stay as
+    they were read.
     """
     name = data.user_data.name
     benchmark = user_benchmark(data.user_data, split, augment)
@@ -87,13 +89,13 @@ def build_user(
         if (samples := len(phase.rows)) < FEWEST_SAMPLES:
             raise SnclError(f"task {number} of {name} has {samples} rows to learn from; {FEWEST_SAMPLES} are needed")
     scale = None
-    if not data.user_data.pixels:
+    if not data.user_data.pixels and standardised:
         stream, scale = standardise(stream)
-    elif benchmark.network == "mlp":
+    elif data.user_data.pixels and benchmark.network == "mlp":
         stream = replace(stream, transform=normalised(stream))
     user = data.user_data
     preprocessing = preprocessing_of(
-        stream, user.form, scale, data.encoder, user.target, user.domain, resize=user.size is not None
+        stream, user.form, scale, None, user.target, user.domain, resize=user.size is not None
     )
     return replace(stream, preprocessing=preprocessing).to(device)
 

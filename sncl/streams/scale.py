@@ -39,6 +39,11 @@ class FixedScale:
         mean, deviation = (each.to(x.device).view(shape) for each in (self.mean, self.deviation))
         return ((x.double() - mean) / deviation).clamp(-FARTHEST, FARTHEST).float()
 
+    def inverse(self, scaled: Tensor) -> Tensor:
+        """Samples that would be scaled to these, float64."""
+        shape = (-1, *[1] * (scaled.dim() - 2))
+        return scaled.double().cpu() * self.deviation.view(shape) + self.mean.view(shape)
+
     def to_json(self) -> dict[str, Any]:
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 

@@ -24,7 +24,6 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.transforms import Identity, Transform, eval_input
 from sncl.tensors.fields import Fields, mapped, named, pieces, rows
 from sncl.training import assembly, finite, state
@@ -34,6 +33,7 @@ from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import ExclusivelyCopied, exclusive
+from sncl.training.exporting.exportable import Exportable
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
@@ -42,7 +42,7 @@ from sncl.training.step import StepInput
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
 
 
-class Learner(ExclusivelyCopied):
+class Learner(ExclusivelyCopied, Exportable):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -65,9 +65,6 @@ class Learner(ExclusivelyCopied):
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
     """
-
-    preprocessing: Preprocessing | None = None  # how raw samples become inputs; of a learner that comes from a run
-    origin: dict[str, Any] | None = None  # that run, as plain data, from which :func:`sncl.load` makes the learner
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,9 +24,6 @@ from sncl.streams.user.folder import list_folder
 from sncl.streams.user.listing import Annotations, Listing, Strings, is_number, some, sorted_names
 from sncl.streams.user.spec import Cut, DataSpec, Form
 from sncl.streams.user.tables import list_table
-
-if TYPE_CHECKING:
-    from sncl.tables import TableEncoder
 
 CUT_TITLES: dict[Cut, str] = {"classes": "", "domain": " by domain", "none": " uncut"}
 TEST_FRACTION = 0.2  # of each class, where there is no test set
@@ -67,12 +64,11 @@ class UserData:
 
 
 class Loaded(NamedTuple):
-    """A data set, what an experiment keeps of it, notes for the user on how it was read, and the encoder of a table."""
+    """A data set, what an experiment keeps of it, and notes for the user on how it was read."""
 
     dataset: Dataset
     user_data: UserData
     notes: list[str]
-    encoder: TableEncoder | None = None
 
 
 class Indexed(NamedTuple):
@@ -118,8 +114,7 @@ def read(spec: DataSpec, progress: Progress | None = None) -> Loaded:
         domain_names=tuple(indexed.domain_names),
     )
     user_data = user_data_of(dataset, spec, cut, listing)
-    notes = [*summary_lines(dataset, cut, spec.cut is None), *listing.notes, *note]
-    return Loaded(dataset, user_data, notes, listing.encoder)
+    return Loaded(dataset, user_data, [*summary_lines(dataset, cut, spec.cut is None), *listing.notes, *note])
 
 
 def list_data(spec: DataSpec, progress: Progress | None) -> Listing:

@@ -10,16 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
-
-if TYPE_CHECKING:
-    from sncl.tables import TableEncoder
 
 Strings = NDArray[np.str_]
 
@@ -40,8 +37,7 @@ class Listing:
     """The annotations of training and test samples, and how to load their inputs.
 
     ``load`` takes the indices of the samples to train on and of those to test on; the latter count in the test set or,
-    where there is none, in the training set. ``target`` and ``domain`` are the columns or arrays that were used, and
-    ``encoder`` made numbers of the other columns of a table.
+    where there is none, in the training set. ``target`` and ``domain`` are the columns or arrays that were used.
     """
 
     train: Annotations
@@ -50,7 +46,6 @@ class Listing:
     target: str | None = None
     domain: str | None = None
     notes: list[str] = field(default_factory=list)
-    encoder: TableEncoder | None = None
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
