@@ -61,7 +61,7 @@ class Preprocessing:
         """What a learner takes, of columns of a table, of arrays, or of the paths of image files."""
         if self.encoder is not None:
             x = torch.from_numpy(self.encoder.encode(self.columns(raw)))
-        elif self.form in ("folder", "benchmark") and _are_paths(raw):
+        elif self.pixels and _are_paths(raw):
             x = torch.from_numpy(decode_like(raw, self._image_shape(), self.resize))
         else:
             x = self._typed(as_inputs(np.asarray(raw), "the inputs"))
@@ -80,7 +80,7 @@ class Preprocessing:
         from sncl.tables import columns_of
 
         assert self.encoder is not None
-        found = raw if _are_columns(raw) else columns_of(raw, list(self.encoder.columns))
+        found = columns_of(raw, list(self.encoder.columns))
         return {name: column for name, column in found.items() if name not in (self.target, self.domain)}
 
     def update(self, raw: Any) -> None:
@@ -216,7 +216,3 @@ def _encoder(state: dict[str, Any]) -> TableEncoder:
 
 def _are_paths(raw: Any) -> bool:
     return isinstance(raw, (list, tuple)) and bool(raw) and all(isinstance(each, Path) for each in raw)
-
-
-def _are_columns(raw: Any) -> bool:
-    return isinstance(raw, dict) and all(isinstance(column, np.ndarray) for column in raw.values())
