@@ -12,7 +12,7 @@ from sncl.errors import SnclError
 from sncl.streams.npy import read_header
 from sncl.streams.user.archive import array_names, read_arrays
 from sncl.streams.user.arrays import roles_of
-from sncl.streams.user.listing import some
+from sncl.tables.columns import some
 
 Array = NDArray[Any]
 

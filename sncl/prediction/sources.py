@@ -14,8 +14,8 @@ from sncl.errors import SnclError
 from sncl.prediction.arrays import read_array
 from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.user.folder import IMAGE_SUFFIXES
-from sncl.streams.user.listing import natural_key, some
-from sncl.tables.columns import distinct
+from sncl.streams.user.listing import natural_key
+from sncl.tables.columns import distinct, some
 from sncl.tables.reading import read_table, table_suffix
 
 MOST_ROWS = 10_000  # of a part

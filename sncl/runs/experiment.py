@@ -65,10 +65,11 @@ class Experiment:
 
     def identity(self) -> dict[str, Any]:
         facts = asdict(self) | {"protocol": PROTOCOL}
-        user_data, data = facts.pop("user_data"), facts.pop(DATA)
-        if user_data is None:
+        del facts["user_data"]
+        data = facts.pop(DATA)
+        if self.user_data is None:
             return facts if data is None else facts | {DATA: data}
-        return facts | {"user_data": {key: value for key, value in user_data.items() if key != PATH}}
+        return facts | {"user_data": self.user_data.deciding()}
 
     def described(self, stamp: str | None = None) -> dict[str, Any]:
         """What ``experiment.json`` says: the identity, its format, and where the data lay: the path of the user's, the

@@ -19,11 +19,12 @@ from sncl.streams.scale import FixedScale
 from sncl.streams.transforms import CropFlip, Identity, Transform, Unit
 from sncl.streams.user.arrays import as_inputs
 from sncl.streams.user.images import decode_like
-from sncl.streams.user.listing import as_strings, some
+from sncl.streams.user.listing import as_strings
+from sncl.tables import TableEncoder, columns_of
+from sncl.tables.columns import some
 
 if TYPE_CHECKING:
     from sncl.streams.stream import Stream
-    from sncl.tables import TableEncoder
 
 SourceForm = Literal["table", "npz", "folder", "benchmark"]
 FORMAT = 1
@@ -77,8 +78,6 @@ class Preprocessing:
 
     def columns(self, raw: Any) -> dict[str, Any]:
         """The columns of a table that are inputs, of a dictionary, a frame, an array or a list of dictionaries."""
-        from sncl.tables import columns_of
-
         assert self.encoder is not None
         found = columns_of(raw, list(self.encoder.columns))
         return {name: column for name, column in found.items() if name not in (self.target, self.domain)}
@@ -143,7 +142,7 @@ class Preprocessing:
                 fingerprint=str(state["data"]),
                 task_names=tuple(map(str, state["task_names"])),
                 scale=None if state["scale"] is None else FixedScale.from_json(state["scale"]),
-                encoder=None if state["encoder"] is None else _encoder(state["encoder"]),
+                encoder=None if state["encoder"] is None else TableEncoder.from_json(state["encoder"]),
                 target=state["target"],
                 domain=state["domain"],
                 resize=bool(state["resize"]),
@@ -206,12 +205,6 @@ def made_transform(state: dict[str, Any]) -> Transform:
         case "identity":
             return Identity()
     raise ValueError(f"it names a transform {state['kind']!r}, which does not exist")
-
-
-def _encoder(state: dict[str, Any]) -> TableEncoder:
-    from sncl.tables import TableEncoder
-
-    return TableEncoder.from_json(state)
 
 
 def _are_paths(raw: Any) -> bool:

@@ -19,8 +19,8 @@ import numpy as np
 from sncl.errors import SnclError
 from sncl.streams.cache import Pixels, Progress, decode_once, in_blocks
 from sncl.streams.datasets.sources import data_root
-from sncl.streams.room import require_memory
-from sncl.streams.user.listing import some
+from sncl.tables.columns import some
+from sncl.tensors.room import require_memory
 
 CACHE = ".sncl-cache"
 BYTES_A_PIXEL = 12  # while an image is decoded, turned and converted
