@@ -12,15 +12,18 @@ import typer
 from sncl.cli.choosing import choose_stream, from_file
 from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
+    CategoryOption,
     ClassesOption,
     CutOption,
     DataOption,
     DeviceOption,
     DomainOption,
     EpochsOption,
+    IgnoreOption,
     JsonOption,
     MemoryOption,
     MethodOption,
+    NumberOption,
     PrecisionOption,
     ReportOption,
     SizeOption,
@@ -52,6 +55,9 @@ def train_command(
     cut: CutOption = None,
     target: TargetOption = None,
     domain: DomainOption = None,
+    ignore: IgnoreOption = None,
+    category: CategoryOption = None,
+    number: NumberOption = None,
     size: SizeOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
@@ -77,7 +83,7 @@ def train_command(
 
     numbers = seeds_asked(seed, seeds)
     check_outputs(report, tensorboard)
-    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
         plan,
