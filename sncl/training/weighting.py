@@ -28,8 +28,7 @@ def as_weights(weight: Labels | None, y: Labels, method: Method) -> Tensor | Non
     """
     if weight is None:
         return None
-    if not method.takes_weights:
-        raise SnclError(f"{type(method).__name__} takes no weights of samples; leave them out, or use another method")
+    check_takes_weights(method)
     weights, labels = as_tensor("weight", weight).to(torch.float32), as_labels(y)
     if weights.shape != labels.shape:
         raise SnclError(
@@ -53,6 +52,19 @@ def weights_beside(memory: Memory | None, y: Tensor, weights: Tensor | None) -> 
         ones = (torch.arange(len(stored["y"]), device=memory.device) < len(memory)).float()
         memory.load(memory.state() | {f"rows/{WEIGHT}": ones})
     return {WEIGHT: upload(weights, y.device)}
+
+
+def check_class_weight(name: str, method: Method) -> None:
+    """Refuse a way to weigh classes that there is not, or that the method cannot use."""
+    if name not in CLASS_WEIGHTS:
+        raise SnclError(f"`class_weight` is one of {', '.join(CLASS_WEIGHTS)}, not {name!r}")
+    if name != "none":
+        check_takes_weights(method)
+
+
+def check_takes_weights(method: Method) -> None:
+    if not method.takes_weights:
+        raise SnclError(f"{type(method).__name__} takes no weights of samples; leave them out, or use another method")
 
 
 def balanced(counts: Tensor) -> Tensor:
