@@ -163,8 +163,10 @@ def notes_before(jobs: Sequence[Job], found: Sequence[Result | None], memory: in
 
 def show_results(jobs: Sequence[Job], results: Sequence[Result], several: bool, as_json: bool) -> None:
     """Print the results as a table or as JSON, and say where the runs are."""
-    from sncl.runs.summary import footnote, results_table
+    from sncl.runs.summary import footnote, majority_warnings, results_table
 
+    for warning in majority_warnings(results):
+        err.print(f"warning: {warning}")
     if as_json:
         print_json({"runs": [result.to_json() for result in results]} if several else results[0].to_json())
         return

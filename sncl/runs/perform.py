@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 import sncl
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.by_class import ByClass
 from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
@@ -65,7 +66,8 @@ def perform(
             if finished is not None:
                 return finished
             begin(experiment, folder, stamp, stream.preprocessing)
-            options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
+            balance = experiment.settings.get("class_weight") == "balanced"
+            options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
             result = summarise(experiment, stream, learner, scores)
             write_result(folder / RESULT, result)
@@ -117,6 +119,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         class_names=list(stream.names) or None,
         task_names=list(stream.task_names) or None,
         collapsed=collapses(scores.best_recalls, task_tests(stream)),
+        by_class=None if scores.confusion is None else ByClass.counted(scores.confusion, stream.classes),
     )
 
 

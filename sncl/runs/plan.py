@@ -11,6 +11,7 @@ from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_m
 from sncl.streams.benchmarks import Benchmark, named, user_benchmark
 from sncl.training.gpu import may_have_gpu
 from sncl.training.parallel import cores
+from sncl.training.weighting import check_class_weight
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
@@ -166,6 +167,7 @@ def check_training(chosen: Settings, made: Method) -> None:
 
     check_ema(float(chosen["ema"]), made)
     check_clip(float(chosen.get("clip", 0.0)))
+    check_class_weight(str(chosen.get("class_weight", "none")), made)
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")

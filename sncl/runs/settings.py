@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
-NEUTRAL: Settings = {"clip": 0.0}  # of training: left out of a run's settings, as before these were there
+NEUTRAL: Settings = {
+    "clip": 0.0,
+    "class_weight": "none",
+}  # left out of a run's settings, as before these were there
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth

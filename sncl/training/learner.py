@@ -38,6 +38,7 @@ from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.step import StepInput
+from sncl.training.weighting import as_weights, weights_beside
 
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
 
@@ -135,14 +136,16 @@ class Learner(ExclusivelyCopied, Exportable):
         return self.ready.net
 
     @exclusive
-    def learn(self, x: Samples, y: Labels) -> Fields:
+    def learn(self, x: Samples, y: Labels, weight: Labels | None = None) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name.
 
+        ``weight`` says how much the label of each sample counts, now and when it is replayed; without it, 1.
         An error before anything is learned leaves the learner as it was; behind any other it is ``interrupted``.
         """
+        weights = as_weights(weight, y, self.method)
         x, y = accepted_batch(self, x, y)
         self.interrupted = True
-        losses = self._learn({**named(x), "y": y})
+        losses = self._learn({**named(x), "y": y} | weights_beside(self.memory, y, weights))
         self.interrupted = False
         return losses
 
