@@ -33,7 +33,7 @@ from sncl.training.evaluate import (
     tested_after,
 )
 from sncl.training.events import Evaluation, Moment, Watch
-from sncl.training.finite import check_losses, check_weights
+from sncl.training.finite import check_weights
 from sncl.training.folder import BOARD, CHECKPOINT, CHECKPOINT_SECONDS, TASK_NETWORK, same_experiment
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
@@ -154,7 +154,7 @@ class StreamRun:
             if last:
                 self._end_task(place)
             if last or stop_asked() or time.monotonic() - self.saved >= checkpoint_seconds:
-                check_losses(losses, self.learner.steps)
+                self.learner.watch.look()
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
@@ -178,7 +178,7 @@ class StreamRun:
         steps = self.learner.steps
         values = None
         if last or steps % max(1, self.total // LOG_LINES) == 0:
-            check_losses(losses, steps)
+            self.learner.watch.look()
             values = {name: float(loss) for name, loss in losses.items()}
             self.log.write(event="losses", step=steps, task=place.task, epoch=place.epoch, losses=values)
             if self.board is not None:
