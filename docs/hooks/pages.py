@@ -1,7 +1,8 @@
 """Which files make the site: those of the repository under their own paths, and pages generated from the code.
 
 Paths on the site are those of the repository, so a link such as ``../results/table1.md`` works in both. Nothing is
-copied: MkDocs reads each file where it lies. A page that would load anything from another host fails the build.
+copied: MkDocs reads each file where it lies. A page that would load anything from another host fails the build, and so
+does a link that leads nowhere.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import api
 import benchmarks
 import commands
+import links
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -31,6 +33,7 @@ SHOWN = (  # patterns below the root: pages, and what they link to
     "results/*.md",
     "results/*.jsonl",
     "results/figures/*",
+    "results/tune/*",
 )
 ASSETS = ("iframe-worker.js", "style.css")  # beside this file
 LOADED = re.compile(  # what a browser fetches without being asked; a link that is clicked is none of it
@@ -77,6 +80,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     for path in sorted([*built.rglob("*.html"), *built.rglob("*.css")]):
         if found := foreign(path.read_text(encoding="utf-8")):
             raise PluginError(f"{path.relative_to(built)} loads from another host: {found[0]}")
+    if lines := links.broken(built):
+        raise PluginError("\n".join(["links that lead nowhere:", *lines]))
 
 
 def on_serve(server, config: MkDocsConfig, **_: object):  # type: ignore[no-untyped-def]  # its type is private
