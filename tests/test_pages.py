@@ -177,7 +177,9 @@ def test_the_table_of_streams_is_that_of_the_code() -> None:
 
 def test_the_table_of_extras_is_that_of_the_project() -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    told = {name: brings.split(", ") for name, brings in re.findall(r"^\| `(\w+)` \| ([\w, -]+) \|", page, re.MULTILINE)}
+    told = {
+        name: brings.split(", ") for name, brings in re.findall(r"^\| `(\w+)` \| ([\w, -]+) \|", page, re.MULTILINE)
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {name: needed for name, needed in project["optional-dependencies"].items() if name not in ("dev", "docs")}
     assert told == {name: [re.match(r"[\w-]+", each)[0] for each in needed] for name, needed in extras.items()}

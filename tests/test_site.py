@@ -128,6 +128,7 @@ def test_docstrings_become_markdown(hook: ModuleType) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [path for folder in ("docs", "results", "recipes") for path in (ROOT / folder).glob("*.md")]
+    pages += [path.with_suffix(".md") for path in (ROOT / "notebooks").glob("*.ipynb")]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= set(listed)
 
 

@@ -14,6 +14,7 @@ import api
 import benchmarks
 import commands
 import links
+import notebook_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -29,6 +30,7 @@ SHOWN = (  # patterns below the root: pages, and what they link to
     "docs/*.png",
     "docs/images/*",
     "examples/*.py",
+    "notebooks/*.ipynb",
     "recipes/*.md",
     "results/*.md",
     "results/*.jsonl",
@@ -43,13 +45,17 @@ LOADED = re.compile(  # what a browser fetches without being asked; a link that 
 )
 
 
-def generated() -> dict[str, str]:
-    """The pages that are written by the code they are about, by path."""
-    return {
+def generated() -> dict[str, str | bytes]:
+    """What is written by code, by path: the reference, and notebooks as pages with their pictures."""
+    found: dict[str, str | bytes] = {
         "reference/benchmarks.md": benchmarks.page(),
         "reference/commands.md": commands.page(),
         **api.pages(),
     }
+    for path in sorted(ROOT.glob("notebooks/*.ipynb")):
+        found[f"notebooks/{path.stem}.md"], pictures = notebook_pages.page(path)
+        found |= {f"notebooks/{name}": content for name, content in pictures.items()}
+    return found
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -65,8 +71,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Colour commands as a shell does; without a prompt in front, ``console`` takes them for output."""
-    return markdown.replace("```console\n", "```sh\n")
+    """Colour commands as a shell does (without a prompt in front, ``console`` takes them for output), and let links to
+    notebooks lead to their pages."""
+    return notebook_pages.links(markdown.replace("```console\n", "```sh\n"))
 
 
 def foreign(text: str) -> list[str]:
@@ -86,6 +93,6 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def on_serve(server, config: MkDocsConfig, **_: object):  # type: ignore[no-untyped-def]  # its type is private
     """Build again when a page outside ``docs_dir`` or a docstring changes."""
-    for place in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results", "recipes", "sncl"):
+    for place in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results", "recipes", "notebooks", "sncl"):
         server.watch(str(ROOT / place))
     return server
