@@ -41,10 +41,10 @@ KNOWN = {
     ),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
-    "user_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
+    "user_data": Page(slow=True, needs=("optuna",), leaves=("report.html", "runs/wine/seed-1/result.json")),
     "report": Page(
         slow=True,
-        needs=("plotly", "matplotlib"),
+        needs=("matplotlib",),
         leaves=("report.html", "fisher.json", "tsne.svg", "sparsity.png", "capacity.png"),
     ),
     "smaller": Page(
@@ -237,11 +237,6 @@ def test_the_method_of_the_page_on_adding_one_can_be_added(tmp_path: Path) -> No
     (tmp_path / "sncl/methods/weighted.py").write_text(file)
     (tmp_path / "tests/methods/test_weighted.py").write_text(test)
     change(tmp_path / "sncl/methods/table.py", "METHODS: dict[str, Entry] = {\n", lambda found: found + line)
-    change(
-        tmp_path / "sncl/methods/table.py",
-        "from sncl.methods.sncl import SNCL\n",
-        lambda found: found + "from sncl.methods.weighted import WeightedReplay\n",
-    )
     change(tmp_path / "sncl/defaults.toml", "[seq-digits]\n", lambda found: defaults)
     shown = [words for block in blocks(page, ("sh",)) for words in commands(block.text)]
     assert len(shown) == 3

@@ -33,15 +33,17 @@ from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import ExclusivelyCopied, exclusive
+from sncl.training.exporting.exportable import Exportable
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.step import StepInput
+from sncl.training.weighting import as_weights, weights_beside
 
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
 
 
-class Learner(ExclusivelyCopied):
+class Learner(ExclusivelyCopied, Exportable):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -134,14 +136,16 @@ class Learner(ExclusivelyCopied):
         return self.ready.net
 
     @exclusive
-    def learn(self, x: Samples, y: Labels) -> Fields:
+    def learn(self, x: Samples, y: Labels, weight: Labels | None = None) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name.
 
+        ``weight`` says how much the label of each sample counts, now and when it is replayed; without it, 1.
         An error before anything is learned leaves the learner as it was; behind any other it is ``interrupted``.
         """
+        weights = as_weights(weight, y, self.method)
         x, y = accepted_batch(self, x, y)
         self.interrupted = True
-        losses = self._learn({**named(x), "y": y})
+        losses = self._learn({**named(x), "y": y} | weights_beside(self.memory, y, weights))
         self.interrupted = False
         return losses
 
