@@ -24,8 +24,8 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.transforms import Identity, Transform, eval_input
-from sncl.tensors.fields import Fields, mapped, named, pieces, rows
+from sncl.streams.transforms import Identity, Transform
+from sncl.tensors.fields import Fields, named, rows
 from sncl.training import assembly, finite, state
 from sncl.training.assembly import MakeOptimizer, Ready
 from sncl.training.checkpoint import read_saved, write_checkpoint
@@ -34,14 +34,14 @@ from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import ExclusivelyCopied, exclusive
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
+from sncl.training.predicting import Inference, Predictor
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
+from sncl.training.snapshot import Snapshot
 from sncl.training.step import StepInput
 
-EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
 
-
-class Learner(ExclusivelyCopied):
+class Learner(Predictor, ExclusivelyCopied):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -111,6 +111,7 @@ class Learner(ExclusivelyCopied):
 
     def _begin(self) -> None:
         """Nothing is learned yet."""
+        self.preprocessing: Any = None  # how raw samples become inputs, where the learner was made by a run
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -198,23 +199,23 @@ class Learner(ExclusivelyCopied):
         if outputs > self.outputs:
             self._ready = assembly.grow(self, before, outputs)
 
-    def predict(self, x: Samples, task: int | None = None) -> Tensor:
-        """The most likely class of each sample. [rows]"""
-        return self.logits(x, task).argmax(1)
-
     @exclusive
     def logits(self, x: Samples, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the samples belong to, for methods that must be told.
         """
-        net = self.net
-        if task is None and self.method.needs_task_at_test:
-            raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
-        x = self.signature.checked(as_inputs(x))
-        with self.predicting(), torch.no_grad():
-            parts = (mapped(lambda tensor: tensor.to(self.device), part) for part in pieces(x, EVALUATION_BATCH))
-            return torch.cat([self.method.predict(net, eval_input(self.transform, part), task) for part in parts])
+        inference = Inference(self.method, self.net, self.transform, self.signature, self.device)
+        with self.predicting():
+            return inference.logits(x, task)
+
+    @exclusive
+    def snapshot(self) -> Snapshot:
+        """A copy of what predicts now, whose predictions never wait for this learner; it costs one copy of the network.
+
+        See :class:`sncl.training.snapshot.Snapshot`.
+        """
+        return Snapshot(self)
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
