@@ -1,7 +1,8 @@
 """The identity of a run: everything that decides its numbers.
 
-A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors`` (where it is, and in the end the
-trained network), ``log.jsonl`` and, once finished, ``result.json``; on demand also ``task-01.safetensors`` and so on,
+A run folder holds ``experiment.json`` (what is run), ``preprocessing.json`` (how raw samples become inputs),
+``checkpoint.safetensors`` (where it is, and in the end the trained network), ``log.jsonl`` and, once finished,
+``result.json``; on demand also ``task-01.safetensors`` and so on,
 the network after each task, ``tensorboard/``, and ``sparsity.json``, which an analysis leaves for the report.
 """
 
@@ -23,6 +24,7 @@ from sncl.training.run import DATA
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
+PREPROCESSING = "preprocessing.json"  # how raw samples become the learner's; runs of earlier versions have none
 BROUGHT_BACK = "bring back the file as it was, or choose another `out`"
 FORMAT = 2  # of run folders; those of sncl 0.1 name none
 PATH = "path"  # where the user's data lay

@@ -18,9 +18,10 @@ from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.data import refuse_changed_data, refuse_other_data, stamp_of
-from sncl.runs.experiment import EXPERIMENT, PLACE, PROTOCOL, Experiment, read_described, refuse_gone
+from sncl.runs.experiment import EXPERIMENT, PLACE, PREPROCESSING, PROTOCOL, Experiment, read_described, refuse_gone
 from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result, write_result
 from sncl.streams.cache import Progress
+from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, sealed, write_json
 from sncl.training.engine import exact_kernels, on_threads
@@ -62,7 +63,7 @@ def perform(
             finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
             if finished is not None:
                 return finished
-            begin(experiment, folder, stamp)
+            begin(experiment, folder, stamp, stream.preprocessing)
             options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
             result = summarise(experiment, stream, learner, scores)
@@ -74,7 +75,9 @@ def perform(
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> None:
+def begin(
+    experiment: Experiment, folder: Path, stamp: str | None = None, preprocessing: Preprocessing | None = None
+) -> None:
     """Make the folder that of this experiment. A checkpoint of another one is refused before anything is written."""
     if (folder / CHECKPOINT).exists():
         _, description = read_checkpoint(folder / CHECKPOINT)
@@ -82,7 +85,10 @@ def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> Non
         if not same_experiment(stored, ours):
             refuse_changed_data(folder, stored if isinstance(stored, dict) else {}, ours)
             raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
-    remove_parts(folder, *(re.escape(name) for name in (EXPERIMENT, RESULT, CHECKPOINT)), r"task-\d+\.safetensors")
+    written = (EXPERIMENT, PREPROCESSING, RESULT, CHECKPOINT)
+    remove_parts(folder, *(re.escape(name) for name in written), r"task-\d+\.safetensors")
+    if preprocessing is not None:
+        write_json(folder / PREPROCESSING, sealed(preprocessing.to_json()))
     write_json(folder / EXPERIMENT, sealed(experiment.described(stamp)))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+from sncl.errors import SnclError
 
 
 class Durability(NamedTuple):
@@ -10,6 +13,13 @@ class Durability(NamedTuple):
 
     every: int | None = None
     seconds: float = 60.0
+
+    def check(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.every is not None and self.every < 1:
+            raise SnclError(f"`every` is at least 1 request to learn, not {self.every}")
+        if not 0 < self.seconds < math.inf:
+            raise SnclError(f"`seconds` between snapshots are more than 0, not {self.seconds}")
 
     def in_words(self) -> str:
         """What may be lost."""

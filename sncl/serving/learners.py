@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sncl.runs.models import load
 from sncl.serving.models import ServedModel, View, facts_of, is_whole
 from sncl.serving.rows import as_array, as_parts
 from sncl.tensors.fields import Fields
@@ -67,7 +68,10 @@ class ServedLearner(ServedModel):
             return self.learner.state(), self.learner.description()
 
     def restore(self, path: Path) -> None:
-        self.learner.restore(*read_checkpoint(path))
+        if self.learner.origin is None:
+            self.learner.restore(*read_checkpoint(path))
+        else:
+            self._learner = load(path, self.learner.device)  # with its preprocessing, which learns too
 
     @property
     def learner(self) -> Learner:

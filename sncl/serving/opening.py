@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sncl.errors import SnclError
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.classifier import ContinualClassifier, SNCLClassifier
+from sncl.runs.models import load
 from sncl.serving.estimators import ServedEstimator
 from sncl.serving.learners import ServedLearner
 from sncl.serving.models import ServedModel
@@ -37,3 +38,25 @@ def served(model: Servable) -> ServedModel:
     if model.method.needs_task_at_test:
         raise SnclError(f"{type(model.method).__name__} predicts only when told the task, so it cannot be served")
     return ServedLearner(model)
+
+
+def open_model(path: Path, device: str = "cpu") -> Opened:
+    """The model in a run folder, in a file of an estimator's ``save``, or in a snapshot of a server."""
+    if path.is_dir():
+        return Opened(load(path, device), path / "serving.safetensors")
+    _, description = read_checkpoint(path)
+    snapshot = path if SERVING in description else path.with_name(f"{path.stem}.serving.safetensors")
+    kind = description.get("estimator")
+    if kind is not None:
+        if kind not in ESTIMATORS or description.get("own_network"):
+            raise SnclError(
+                f"{path} holds a {kind} around a network of your own, which is code: load it in Python and call "
+                "sncl.serving.serve(estimator)"
+            )
+        return Opened(ESTIMATORS[kind].load(path, device=device), snapshot)
+    if "origin" not in description and "experiment" not in description:
+        raise SnclError(
+            f"{path} holds a learner without the code of its network: make the learner in Python as it was made, load "
+            "the file, and call sncl.serving.serve(learner)"
+        )
+    return Opened(load(path, device), snapshot)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from torch import Tensor
 from sncl.streams.transforms import Transform, remap
 from sncl.tensors.random import generator
 from sncl.tensors.transfer import upload
+
+if TYPE_CHECKING:
+    from sncl.streams.preprocessing import Preprocessing
 
 Scenario = Literal["class-il", "domain-il", "general"]
 
@@ -39,6 +42,7 @@ class Stream:
     [test tasks, classes], the classes of each test task, for the Task-IL read-out; ``sizes`` are the batch sizes of a
     stream with a fixed order; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
     ``mapped`` data set is a memory-mapped file: it stays on the host, and only batches go to the device.
+    ``preprocessing`` says how samples were made of what was read.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Stream:
     mapped: bool = False
     names: tuple[str, ...] = ()
     task_names: tuple[str, ...] = ()
+    preprocessing: Preprocessing | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 

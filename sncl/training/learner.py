@@ -33,6 +33,7 @@ from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import ExclusivelyCopied, exclusive
+from sncl.training.exporting.exportable import Exportable
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.predicting import Inference, Predictor
 from sncl.training.replay import Replay
@@ -41,7 +42,7 @@ from sncl.training.snapshot import Snapshot
 from sncl.training.step import StepInput
 
 
-class Learner(Predictor, ExclusivelyCopied):
+class Learner(Predictor, ExclusivelyCopied, Exportable):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
