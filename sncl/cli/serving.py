@@ -20,7 +20,9 @@ def serve_command(
     port: Annotated[int, typer.Option(help="0: one that is free", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(help="What requests must bear (default: $SNCL_TOKEN, which other users of this machine cannot see)"),
+        typer.Option(
+            help="What requests must bear (default: $SNCL_TOKEN, which other users cannot see)"
+        ),
     ] = None,
     snapshot: Annotated[
         Path | None,

@@ -102,6 +102,8 @@ class RequestJournal:
             self.sync(self.number)
             self.broken = "the server has ended"
         os.close(self._file)
+        if not self.bytes:
+            segment_path(self.snapshot, self.number + 1).unlink(missing_ok=True)
 
     def check(self) -> None:
         """Refuse what could not be kept."""

@@ -20,6 +20,7 @@ class Lesson(NamedTuple):
     number: int
     rows: list[Any]
     labels: list[Any]
+    wait: bool  # somebody waits until predictions see it
     done: Event
 
 
@@ -59,9 +60,9 @@ class Teacher:
         """Let predictions see the model as it is now."""
         self.view, self.view_made = self.model.view(), time.monotonic()
 
-    def show(self, more: bool) -> None:
-        """Let them see what was learned: at once, or a little later where ``more`` waits."""
-        if not self.failed and not (more and time.monotonic() - self.view_made < REFRESH):
+    def show(self, later: bool) -> None:
+        """Let them see what was learned: at once, or a little ``later``."""
+        if not self.failed and not (later and time.monotonic() - self.view_made < REFRESH):
             try:
                 self.look()
             except SnclError as error:  # weights that are no numbers any more

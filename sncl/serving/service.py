@@ -7,6 +7,7 @@ leads to the same state again, bit for bit.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -53,6 +54,7 @@ class Service:
         self.storing = False
         self.stored_at, self.stored = time.monotonic(), 0
         self.threads: list[Thread] = []
+        self.writers: list[Thread] = []  # one at most
         self.journal: RequestJournal | None = None
         self.file = None if snapshot is None else SnapshotFile(snapshot)
         try:
@@ -103,14 +105,14 @@ class Service:
         with self.changed:
             self.closing.set()
             self.changed.notify_all()
-            while self.threads and not self.teacher.failed and (self.queue or self.storing) and time.monotonic() < limit:
+            while self.threads and self.queue and not self.teacher.failed and time.monotonic() < limit:
                 self.changed.wait(0.1)
             whole = not self.queue and not self.teacher.failed
             self._let_go()
-        for thread in self.threads:
+        for thread in [*self.threads, *self.writers]:
             thread.join()
         try:
-            if self.journal is not None and whole and not self.storing and not self.journal.broken:
+            if self.journal is not None and whole and not self.journal.broken:
                 self._store(self._state(self.ledger, self.journal.number))
         finally:
             self._release()
@@ -151,12 +153,12 @@ class Service:
         with self.changed:
             self.check()
             if len(self.queue) >= self.most_waiting:
-                raise RequestRefused(503, f"{self.most_waiting} requests wait to be learned already; send it again later")
+                raise RequestRefused(503, f"{self.most_waiting} requests wait to be learned; send it again later")
             if request.ids is not None:
                 self.ledger.check_waiting(request.ids)
             number = self._write({"ids": request.ids, "rows": request.rows, "labels": labels})
             rows = request.rows if request.ids is None else self.ledger.take(request.ids, labels)
-            lesson = Lesson(number, rows or [], labels, Event())
+            lesson = Lesson(number, rows or [], labels, request.wait, Event())
             self.queue.append(lesson)
             self.changed.notify_all()
             self._count_unsynced(number)
@@ -179,7 +181,8 @@ class Service:
     def _count_unsynced(self, number: int) -> None:
         """Never more of them than was promised."""
         self.unsynced += 1
-        if self.journal is not None and self.durability.every is not None and self.unsynced >= self.durability.every > 1:
+        every = self.durability.every or math.inf
+        if self.journal is not None and self.unsynced >= every > 1:
             self.journal.sync(number)
             self.unsynced = 0
 
@@ -195,7 +198,7 @@ class Service:
                 self._take(item)
             else:
                 self.teacher.teach(item.rows, item.labels)
-                self.teacher.show(more=len(self.queue) > 1)
+                self.teacher.show(later=len(self.queue) > 1 and not item.wait)
                 item.done.set()
             with self.changed:
                 if self.queue and self.queue[0] is item:
@@ -243,9 +246,8 @@ class Service:
 
     def _take(self, mark: Mark) -> None:
         state = self._state(mark.ledger, mark.number)
-        writer = Thread(target=self._store_later, args=(state,))
-        self.threads.append(writer)
-        writer.start()
+        self.writers = [Thread(target=self._store_later, args=(state,))]
+        self.writers[0].start()
 
     def _store_later(self, state: ServerState) -> None:
         try:
