@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from sncl.streams.transforms import Transform, remap
 from sncl.tables.encoder import TableEncoder
 from sncl.tensors.random import generator
 from sncl.tensors.transfer import upload
+
+if TYPE_CHECKING:
+    from sncl.streams.preprocessing import Preprocessing
 
 Scenario = Literal["class-il", "domain-il", "general"]
 
@@ -40,7 +43,7 @@ class Stream:
     [test tasks, classes], the classes of each test task, for the Task-IL read-out; ``sizes`` are the batch sizes of a
     stream with a fixed order; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
     ``mapped`` data set is a memory-mapped file: it stays on the host, and only batches go to the device. ``encoder``
-    made a table's rows into numbers, and ``scale``, mean and standard deviation, has standardised what is no image.
+    made a table's rows into numbers; ``preprocessing`` says how all samples were made of what was read.
     """
 
     name: str
@@ -65,7 +68,7 @@ class Stream:
     names: tuple[str, ...] = ()
     task_names: tuple[str, ...] = ()
     encoder: TableEncoder | None = None
-    scale: tuple[Tensor, Tensor] | None = None
+    preprocessing: Preprocessing | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
