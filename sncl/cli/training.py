@@ -101,8 +101,8 @@ def train_command(
         user_data=chosen.user_data,
     )
     jobs = []
-    for number in numbers:
-        experiment = common(seed=number, unchecked=True)
+    for one in numbers:
+        experiment = common(seed=one, unchecked=True)
         place = run_folder(folder, experiment, several=seeds is not None)
         jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
     found = [finished_result(job.experiment, job.folder, job.data) for job in jobs]

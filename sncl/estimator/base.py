@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
-from sncl.estimator.inputs import ColumnNames, Given, TabularEstimator
+from sncl.estimator.inputs import ColumnNames, GivenInputs, TabularEstimator
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
@@ -77,7 +77,7 @@ class BaseContinualClassifier(ClassifierMixin, TabularEstimator):  # type: ignor
         X = self._start(X, np.unique(y))
         self._learn(X, y, self.epochs, shuffle=True)
         if self.learner_.method.needs_boundaries:
-            self.boundary(X, y)
+            self.learner_.boundary(self._spec.samples(X), self._targets(y))
         return self
 
     @exclusive
@@ -167,7 +167,7 @@ class BaseContinualClassifier(ClassifierMixin, TabularEstimator):  # type: ignor
 
     # --- the learner
 
-    def _start(self, given: Given, classes: NDArray[Any]) -> NDArray[Any]:
+    def _start(self, given: GivenInputs, classes: NDArray[Any]) -> NDArray[Any]:
         """Make a learner for inputs like these, which are returned as numbers, and the classes known so far."""
         encoder = self._encoder_for(given)
         X = self._encoded(given, encoder, learn=True)
