@@ -29,7 +29,7 @@ def fruit(rows: int = 160, seed: int = 0) -> list[dict[str, Any]]:
                 "ripe": None if gaps[1] else bool(numbers.integers(2)),
                 "picked": None if gaps[2] else datetime(2023, 1, 1) + timedelta(hours=int(numbers.integers(20_000))),
                 "colour": None if gaps[3] else str(numbers.choice(COLOURS[label].split())),
-                "weight": float(np.round(100 * place + 9 * numbers.normal(), 3)),
+                "weight": float(np.round(20 * place + 9 * numbers.normal(), 3)),
                 "kind": label,
             }
         )

@@ -30,6 +30,8 @@ def test_it_encodes_as_plain_loops_do() -> None:
         assert found.dtype == np.float64 and found.shape == (40, encoder.width) == (40, len(encoder.names))
         np.testing.assert_allclose(found, plain.encode(part), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(encoder.encode(columns_of(rows[:9])), plain.encode(rows[:9]), rtol=1e-12, atol=1e-12)
+    none = {name: column[:0] for name, column in columns_of(rows).items()}
+    assert encoder.encode(none).shape == (0, encoder.width)
 
 
 def test_what_it_learned_is_plain_data() -> None:
