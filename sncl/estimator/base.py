@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
+from sncl.estimator.exporting import export_estimator
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.estimator.state import StatefulEstimator
 from sncl.methods.table import Value
@@ -115,8 +117,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
         self._check_usable()
-        X = validate_data(self, _to_host(X), reset=False, **self._accepted())
-        logits = self.learner_.logits(self._spec.samples(X)).cpu().double()
+        logits = self.learner_.logits(self._samples(X)).cpu().double()
         probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
         return probabilities
 
@@ -133,7 +134,19 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         labels: NDArray[Any] = self.classes_[likely]
         return labels
 
+    def export(self, path: str | Path, X: Any = None) -> None:
+        """Write what predicts as one file, ``.onnx`` or ``.pt2`` (torch.export), that needs neither sncl nor pickle.
+
+        The model takes samples before they are standardised and returns logits in the order of ``classes_``. Before
+        anything is written, it is compared with the estimator on ``X`` or, without it, on remembered samples.
+        """
+        export_estimator(self, Path(path), None if X is None else self._samples(X))
+
     # --- inputs
+
+    def _samples(self, X: Any) -> Tensor:
+        """Inputs of what predicts."""
+        return self._spec.samples(validate_data(self, _to_host(X), reset=False, **self._accepted()))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

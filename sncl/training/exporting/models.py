@@ -118,10 +118,11 @@ def check_exportable(learner: Learner, name: str) -> None:
 
 def _on_host(transform: Transform) -> Transform:
     """A copy that stays as it is now."""
-    if not isinstance(transform, RunningScale):
-        return deepcopy(transform)
-    twin = RunningScale(len(transform.mean), transform.dtype)
-    twin.load({name: value.cpu() for name, value in transform.state().items()})
+    twin = deepcopy(transform)
+    if isinstance(twin, RunningScale):
+        for name, value in vars(twin).items():
+            if isinstance(value, Tensor):
+                setattr(twin, name, value.cpu())
     return twin
 
 
