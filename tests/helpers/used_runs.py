@@ -55,5 +55,5 @@ def float_images(rows: int = 60) -> dict[str, Any]:
     """Grey images of floats of two classes, no two alike."""
     numbers = np.random.default_rng(0)
     y = np.arange(rows) % 2
-    x = numbers.normal(size=(rows, 6, 5)).astype(np.float32) * 50 + 100 * y[:, None, None]
-    return {"x": x, "y": np.array(["left", "right"])[y]}
+    x = numbers.normal(size=(rows, 6, 5)) * 50 + 100 * y[:, None, None]
+    return {"x": x.astype(np.float32), "y": np.array(["left", "right"])[y]}
