@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sncl.streams.build import build as stream
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
+    from sncl.training.snapshot import Snapshot
 
 __version__ = "0.2.0"
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Learner",
     "Memory",
     "SNCLClassifier",
+    "Snapshot",
     "SnclError",
     "attach_gates",
     "follow",
@@ -46,6 +48,7 @@ _PUBLIC = {
     "Memory": ("sncl.memory.memory", "Memory"),
     "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
+    "Snapshot": ("sncl.training.snapshot", "Snapshot"),
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
     "load": ("sncl.runs.models", "load"),

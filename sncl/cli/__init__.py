@@ -1,4 +1,4 @@
-"""The command line: ``sncl list | train | tune | reproduce | analyze | predict | export | report | demo | ...``."""
+"""The command line: ``sncl train | tune | serve | ...``; ``sncl --help`` names all commands."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ ClassesOption = Annotated[
     int | None, typer.Option("--classes-per-task", help="Cut the classes into tasks of so many", min=1)
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs (needs plotly)")
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs")
 ]
 TensorboardOption = Annotated[
     bool, typer.Option("--tensorboard", help="Also write logs for TensorBoard into the run folder (needs tensorboard)")

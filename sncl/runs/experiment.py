@@ -13,14 +13,16 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
-from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import check_seal, read_json
-from sncl.training.run import DATA
+from sncl.training.folder import DATA
+
+if TYPE_CHECKING:
+    from sncl.streams.user.data import UserData
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"

@@ -16,14 +16,14 @@ from pathlib import Path
 from secrets import token_hex
 from shutil import copyfile
 from threading import get_native_id
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 from sncl.errors import SnclError
-from sncl.tensors.fields import Fields
+
+if TYPE_CHECKING:  # what is JSON only is read without torch
+    from sncl.tensors.fields import Fields
 
 HEADER = "sncl"
 CHECKSUM = "crc32"
@@ -165,6 +165,8 @@ def file_content(path: Path) -> bytes:
 
 def checkpoint_checksum(tensors: Fields, description: str) -> str:
     """CRC-32 over the description and every tensor with its name, type and shape."""
+    import torch
+
     value = zlib.crc32(description.encode())
     for name, tensor in sorted(tensors.items()):
         value = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), value)
@@ -174,6 +176,8 @@ def checkpoint_checksum(tensors: Fields, description: str) -> str:
 
 def pack(tensors: Fields, description: dict[str, Any]) -> bytes:
     """Tensors and a JSON description as the content of one file."""
+    from safetensors.torch import save
+
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(description)
     return save(plain, metadata={HEADER: text, CHECKSUM: checkpoint_checksum(plain, text)})
@@ -181,6 +185,8 @@ def pack(tensors: Fields, description: dict[str, Any]) -> bytes:
 
 def unpack(content: bytes) -> tuple[Fields, dict[str, Any]]:
     """The inverse of :func:`pack`; an error of some kind if this is not what it made."""
+    from safetensors.torch import load
+
     tensors = load(content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
     if checkpoint_checksum(tensors, header[HEADER]) != header[CHECKSUM]:

@@ -9,16 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.errors import SnclError
-from sncl.streams.cache import Progress
 from sncl.streams.datasets import cifar10, digits, mnist, tiny_imagenet
-from sncl.streams.datasets.images import Images
-from sncl.streams.raw import RawTable
+
+if TYPE_CHECKING:  # which files there are is known without torch
+    from torch import Tensor
+
+    from sncl.streams.cache import Progress
+    from sncl.streams.datasets.images import Images
+    from sncl.streams.raw import RawTable
 
 HASHED_AT_ONCE = 4096
 
@@ -60,7 +61,7 @@ class Dataset:
         domains = [each for each in (self.train_domain, self.test_domain) if each is not None]
         for tensor in (self.train_x, self.train_y, self.test_x, self.test_y, *domains):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            for rows in torch.split(tensor, HASHED_AT_ONCE):
+            for rows in tensor.split(HASHED_AT_ONCE):
                 digest.update(rows.contiguous().cpu().numpy().data)
         return digest.hexdigest()
 
