@@ -53,7 +53,8 @@ def predict_command(
         source = open_source(path, preprocessing)
     for note in source.notes:
         say(f"note: {note}")
-    score, gathered = Score(), [] if as_json and file is None else None
+    score = Score()
+    gathered: list[dict[str, Any]] | None = [] if as_json and file is None else None
     try:
         with counting_bar(err) as progress:
             bar = progress.add_task("predicting", total=source.rows, note="")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sncl.errors import SnclError
+from sncl.errors import BadKind, SnclError
 
 Column = NDArray[Any]
 Columns = dict[str, Column]
@@ -131,8 +131,9 @@ def _text(value: Any, name: str) -> str:
         return number_text(float(value)) if not isinstance(value, int | np.integer) else str(int(value))
     if isinstance(value, DATES):
         return str(value)
-    raise SnclError(
-        f"the column {name!r} holds a {type(value).__name__}; columns are numbers, texts, truth values or dates"
+    raise BadKind(
+        f"the column {name!r} holds a {type(value).__name__}; the argument must be a string, a number, a truth value "
+        "or a date"
     )
 
 

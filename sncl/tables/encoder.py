@@ -74,6 +74,11 @@ class TableEncoder:
         """Whether every column that is used is one number."""
         return all(isinstance(coder, NumberCoder) and not coder.indicator for coder in self.coders)
 
+    @property
+    def whole(self) -> bool:
+        """Whether the encoded columns are all columns as they are, where no value is missing."""
+        return self.plain and len(self.coders) == len(self.columns)
+
     def check(self, columns: Columns) -> None:
         """Refuse values that do not fit the kind of their column; nothing is learned."""
         self._read(columns)
