@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
 from sncl import ContinualClassifier, SNCLClassifier
+from sncl.tables import TableEncoder, columns_of
 
 
 def test_an_estimator_that_met_its_classes_out_of_order(tmp_path: Path) -> None:
@@ -42,3 +43,23 @@ def test_given_samples_are_compared(tmp_path: Path) -> None:
     assert (found.argmax(1).numpy() == model.predict(X)).all()
     with pytest.raises(NotFittedError):
         ContinualClassifier("er").export(tmp_path / "nothing.pt2")
+
+
+def test_a_table_with_texts_and_gaps_is_encoded_by_what_the_file_says(tmp_path: Path) -> None:
+    rows = [
+        {"size": None if number % 9 == 0 else number % 7, "soil": "clay sand loam".split()[number % 3]}
+        for number in range(60)
+    ]
+    labels = ["dry" if row["soil"] == "sand" else "wet" for row in rows]
+    model = ContinualClassifier("er", epochs=5, random_state=0).fit(rows, labels)
+    model.export(tmp_path / "model.pt2", rows)
+    texts = {"class_names": "", "preprocessing": ""}
+    program = torch.export.load(tmp_path / "model.pt2", extra_files=texts).module()
+    facts = json.loads(texts["preprocessing"])
+    encoder = TableEncoder.from_json(facts["encoder"])
+    new = [*rows[:20], {"size": 3, "soil": "mud"}]  # also a category that was never there
+    x = torch.from_numpy(encoder.encode(columns_of(new)))
+    signature = x.float() if model._spec.dtype == "float32" else x
+    chances = program(signature).double().softmax(1).detach().numpy()
+    np.testing.assert_allclose(chances, model.predict_proba(new), atol=1e-5)
+    assert json.loads(texts["class_names"]) == ["dry", "wet"]
