@@ -50,6 +50,12 @@ KNOWN = {
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
     ),
+    "using_a_model": Page(
+        slow=True,
+        needs=("onnx", "onnxruntime"),
+        says=(r"^prediction$", r'"accuracy": \d'),
+        leaves=("answers.csv", "runs/flowers/model.pt2", "iris.onnx", "flowers.pt2"),
+    ),
     "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
 }
 
