@@ -65,7 +65,8 @@ def test_a_run_that_diverged_is_no_result_and_the_other_seeds_go_on(sncl: Sncl, 
     assert done.code == 2 and done.out == ""
     assert re.fullmatch(
         r"error: the loss rose to \S+e\+\d+ in task 1, and the task was not learned \(mean recall 50.0 %, chance "
-        r"50.0 %\); use a smaller --set lr=\.\.\. or smaller weights of the losses; what was stored before is untouched\n",
+        r"50.0 %\); use a smaller --set lr=\.\.\. or smaller weights of the losses; what was stored before is "
+        r"untouched\n",
         done.err,
     )
     assert not (tmp_path / "run" / RESULT).exists()
