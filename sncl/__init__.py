@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sncl.memory.memory import Memory
     from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
+    from sncl.runs.models import load
     from sncl.streams.build import build as stream
     from sncl.training.follow import follow
     from sncl.training.items import Item, Late
@@ -38,6 +39,7 @@ __all__ = [
     "SnclError",
     "attach_gates",
     "follow",
+    "load",
     "prune",
     "stream",
 ]
@@ -54,6 +56,7 @@ _PUBLIC = {
     "Snapshot": ("sncl.training.snapshot", "Snapshot"),
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
+    "load": ("sncl.runs.models", "load"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
     "stream": ("sncl.streams.build", "build"),
 }

@@ -32,6 +32,7 @@ from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import exclusive
+from sncl.training.exporting.exportable import Exportable
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.predicting import Inference
 from sncl.training.replay import Replay
@@ -39,9 +40,10 @@ from sncl.training.signature import Signature
 from sncl.training.snapshot import Snapshot
 from sncl.training.step import StepInput
 from sncl.training.using import BatchLearner
+from sncl.training.weighting import as_weights, weights_beside
 
 
-class Learner(BatchLearner):
+class Learner(BatchLearner, Exportable):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -113,7 +115,6 @@ class Learner(BatchLearner):
     def _begin(self) -> None:
         """Nothing is learned yet."""
         self.watch = finite.LossWatch(self.device)  # for losses that are no numbers
-        self.preprocessing: Any = None  # how raw samples become inputs, where the learner was made by a run
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -137,18 +138,20 @@ class Learner(BatchLearner):
         return self.ready.net
 
     @exclusive
-    def learn(self, x: Samples, y: Labels) -> Fields:
+    def learn(self, x: Samples, y: Labels, weight: Labels | None = None) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name.
 
+        ``weight`` says how much the label of each sample counts, now and when it is replayed; without it, 1.
         An error before anything is learned leaves the learner as it was; behind any other it is ``interrupted``.
         Losses that are no numbers raise ``Diverged`` (on a GPU within 50 steps); such a learner does nothing any more
         until something is loaded into it.
         """
         self.watch.refuse()
+        weights = as_weights(weight, y, self.method)
         x, y = accepted_batch(self, x, y)
         self._replay.make_room(len(y))
         self.interrupted = True
-        losses = self._learn({**named(x), "y": y})
+        losses = self._learn({**named(x), "y": y} | weights_beside(self.memory, y, weights))
         self.watch.see(losses, self.steps)
         self.interrupted = False
         return losses

@@ -41,7 +41,7 @@ class Snapshot(Predictor):
             with learner.predicting():
                 check_weights(learner)
                 self._master = _detached(learner)
-            self.preprocessing: Any = deepcopy(learner.preprocessing)
+            self.preprocessing = deepcopy(learner.preprocessing)
         except (RuntimeError, TypeError, AttributeError) as error:
             what = str(error).partition("\n")[0]
             raise SnclError(

@@ -16,7 +16,7 @@ from sncl.memory.admission import LossAwareReservoir, PerTask, Reservoir
 from sncl.memory.diverse import GradientDiverse
 from sncl.memory.drawing import draw_distinct, latest
 from sncl.memory.memory import FIRST_ROWS, Memory
-from sncl.streams import room
+from sncl.tensors import room
 from sncl.tensors.fields import Fields
 
 
