@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class ServedLearner(ServedModel):
 
     def state(self) -> tuple[Fields, dict[str, Any]]:
         with self.learner.exclusively():
-            return self.learner.state(), self.learner.description()
+            return self.learner.state(), deepcopy(self.learner.description())
 
     def restore(self, path: Path) -> None:
         if self.learner.origin is None:

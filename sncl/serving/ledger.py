@@ -74,7 +74,7 @@ class Ledger:
 
     def load(self, lines: Iterable[bytes], score: list[float], predicted: int) -> None:
         """The inverse of :meth:`lines`; more than ``limit`` are cut down to the newest."""
-        read = [json.loads(line) for line in lines]
+        read = [json.loads(line) for line in lines if line]
         newest = read[max(len(read) - self.limit, 0) :]
         self.waiting = OrderedDict((key, Waiting(row, guess)) for key, row, guess in newest)
         labelled, right, *fading = score
