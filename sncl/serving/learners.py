@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sncl.errors import SnclError
 from sncl.runs.models import load
 from sncl.serving.models import ServedModel, View, facts_of, is_whole
 from sncl.serving.rows import as_array, as_parts
@@ -92,7 +93,19 @@ def inputs(preprocessing: Any, dtypes: dict[str, str], rows: list[Any]) -> Any:
     if preprocessing is not None:
         if isinstance(rows[0], dict):
             return preprocessing.inputs(rows)
-        return preprocessing.inputs(as_array(rows, "uint8" if preprocessing.pixels else "float64"))
+        return preprocessing.inputs(
+            _pixels(rows, preprocessing.shape) if preprocessing.pixels else as_array(rows, "float64")
+        )
     if dtypes.keys() == {"x"}:
         return torch.from_numpy(as_array(rows, dtypes["x"]))
     return {name: torch.from_numpy(part) for name, part in as_parts(rows, dtypes).items()}
+
+
+def _pixels(rows: list[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Images as nested lists; those of one channel may come without it."""
+    found = as_array(rows, "uint8")
+    if shape[0] == 1 and found.shape[1:] == shape[1:]:
+        found = found[:, None]
+    if found.shape[1:] != shape:
+        raise SnclError(f"an image is nested lists of the shape {list(shape)}, not {list(found.shape[1:])}")
+    return found
