@@ -13,14 +13,16 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
-from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import check_seal, read_json
-from sncl.training.run import DATA
+from sncl.training.folder import DATA
+
+if TYPE_CHECKING:
+    from sncl.streams.user.data import UserData
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
@@ -65,10 +67,11 @@ class Experiment:
 
     def identity(self) -> dict[str, Any]:
         facts = asdict(self) | {"protocol": PROTOCOL}
-        user_data, data = facts.pop("user_data"), facts.pop(DATA)
-        if user_data is None:
+        del facts["user_data"]
+        data = facts.pop(DATA)
+        if self.user_data is None:
             return facts if data is None else facts | {DATA: data}
-        return facts | {"user_data": {key: value for key, value in user_data.items() if key != PATH}}
+        return facts | {"user_data": self.user_data.deciding()}
 
     def described(self, stamp: str | None = None) -> dict[str, Any]:
         """What ``experiment.json`` says: the identity, its format, and where the data lay: the path of the user's, the

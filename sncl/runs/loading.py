@@ -12,7 +12,7 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.runs.build import make_learner, make_stream
 from sncl.runs.experiment import EXPERIMENT, PATH, PLACE, PROTOCOL, Experiment, read_described, refuse_gone
-from sncl.runs.perform import stored_result
+from sncl.runs.finished import stored_result
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
 from sncl.streams.user.data import UserData
@@ -20,8 +20,8 @@ from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device
 from sncl.training.exporting.models import EXAMPLE_SIZE
+from sncl.training.folder import CHECKPOINT, TASK_NETWORK, same_experiment
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, TASK_NETWORK, same_experiment
 from sncl.training.state import restore_memory
 
 

@@ -19,11 +19,12 @@ from sncl.streams.scale import FixedScale
 from sncl.streams.transforms import CropFlip, Identity, Transform, Unit
 from sncl.streams.user.arrays import as_inputs
 from sncl.streams.user.images import decode_like
-from sncl.streams.user.listing import as_strings, some
+from sncl.streams.user.listing import as_strings
+from sncl.tables import TableEncoder, columns_of
+from sncl.tables.columns import some
 
 if TYPE_CHECKING:
     from sncl.streams.stream import Stream
-    from sncl.tables import TableEncoder
 
 SourceForm = Literal["table", "npz", "folder", "benchmark"]
 FORMAT = 1
@@ -61,7 +62,7 @@ class Preprocessing:
         """What a learner takes, of columns of a table, of arrays, or of the paths of image files."""
         if self.encoder is not None:
             x = torch.from_numpy(self.encoder.encode(self.columns(raw)))
-        elif self.form in ("folder", "benchmark") and _are_paths(raw):
+        elif self.pixels and _are_paths(raw):
             x = torch.from_numpy(decode_like(raw, self._image_shape(), self.resize))
         else:
             x = self._typed(as_inputs(np.asarray(raw), "the inputs"))
@@ -77,10 +78,8 @@ class Preprocessing:
 
     def columns(self, raw: Any) -> dict[str, Any]:
         """The columns of a table that are inputs, of a dictionary, a frame, an array or a list of dictionaries."""
-        from sncl.tables import columns_of
-
         assert self.encoder is not None
-        found = raw if _are_columns(raw) else columns_of(raw, list(self.encoder.columns))
+        found = columns_of(raw, list(self.encoder.columns))
         return {name: column for name, column in found.items() if name not in (self.target, self.domain)}
 
     def update(self, raw: Any) -> None:
@@ -143,7 +142,7 @@ class Preprocessing:
                 fingerprint=str(state["data"]),
                 task_names=tuple(map(str, state["task_names"])),
                 scale=None if state["scale"] is None else FixedScale.from_json(state["scale"]),
-                encoder=None if state["encoder"] is None else _encoder(state["encoder"]),
+                encoder=None if state["encoder"] is None else TableEncoder.from_json(state["encoder"]),
                 target=state["target"],
                 domain=state["domain"],
                 resize=bool(state["resize"]),
@@ -208,15 +207,5 @@ def made_transform(state: dict[str, Any]) -> Transform:
     raise ValueError(f"it names a transform {state['kind']!r}, which does not exist")
 
 
-def _encoder(state: dict[str, Any]) -> TableEncoder:
-    from sncl.tables import TableEncoder
-
-    return TableEncoder.from_json(state)
-
-
 def _are_paths(raw: Any) -> bool:
     return isinstance(raw, (list, tuple)) and bool(raw) and all(isinstance(each, Path) for each in raw)
-
-
-def _are_columns(raw: Any) -> bool:
-    return isinstance(raw, dict) and all(isinstance(column, np.ndarray) for column in raw.values())

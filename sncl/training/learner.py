@@ -22,27 +22,28 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.transforms import Identity, Transform
+from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields, named, rows
-from sncl.training import assembly, finite, state
+from sncl.training import arguments, assembly, finite, state
 from sncl.training.assembly import MakeOptimizer, Ready
 from sncl.training.checkpoint import read_saved, write_checkpoint
 from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
-from sncl.training.exclusive import ExclusivelyCopied, exclusive
+from sncl.training.exclusive import exclusive
 from sncl.training.exporting.exportable import Exportable
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
-from sncl.training.predicting import Inference, Predictor
+from sncl.training.predicting import Inference
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.snapshot import Snapshot
 from sncl.training.step import StepInput
+from sncl.training.using import BatchLearner
+from sncl.training.weighting import as_weights, weights_beside
 
 
-class Learner(Predictor, ExclusivelyCopied, Exportable):
+class Learner(BatchLearner, Exportable):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -84,12 +85,13 @@ class Learner(Predictor, ExclusivelyCopied, Exportable):
         clip: float = 0.0,
         grow: bool = False,
     ) -> None:
-        assembly.check_numbers(net, replay, lr, clip)
+        arguments.check_network(net)
+        arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
         self.device = choose_device(device)
-        self.method = (make(method) if isinstance(method, str) else method).to(self.device)
-        assembly.check_growth(grow, self.method)
+        self.method = arguments.as_method(method).to(self.device)
+        arguments.check_growth(grow, self.method)
+        self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
-        self.transform = transform or Identity()
         self.lr, self.replay, self.clip, self.grows = lr, replay, clip, grow
         self._choose_prediction(ema)
         self._choose_execution(precision, engine, optimizer)
@@ -112,7 +114,7 @@ class Learner(Predictor, ExclusivelyCopied, Exportable):
 
     def _begin(self) -> None:
         """Nothing is learned yet."""
-        self.preprocessing: Any = None  # how raw samples become inputs, where the learner was made by a run
+        self.watch = finite.LossWatch(self.device)  # for losses that are no numbers
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -136,14 +138,21 @@ class Learner(Predictor, ExclusivelyCopied, Exportable):
         return self.ready.net
 
     @exclusive
-    def learn(self, x: Samples, y: Labels) -> Fields:
+    def learn(self, x: Samples, y: Labels, weight: Labels | None = None) -> Fields:
         """Learn from one batch of inputs and integer labels; returns the losses by name.
 
+        ``weight`` says how much the label of each sample counts, now and when it is replayed; without it, 1.
         An error before anything is learned leaves the learner as it was; behind any other it is ``interrupted``.
+        Losses that are no numbers raise ``Diverged`` (on a GPU within 50 steps); such a learner does nothing any more
+        until something is loaded into it.
         """
+        self.watch.refuse()
+        weights = as_weights(weight, y, self.method)
         x, y = accepted_batch(self, x, y)
+        self._replay.make_room(len(y))
         self.interrupted = True
-        losses = self._learn({**named(x), "y": y})
+        losses = self._learn({**named(x), "y": y} | weights_beside(self.memory, y, weights))
+        self.watch.see(losses, self.steps)
         self.interrupted = False
         return losses
 
@@ -207,8 +216,11 @@ class Learner(Predictor, ExclusivelyCopied, Exportable):
         ``task`` is the number of the task the samples belong to, for methods that must be told.
         """
         inference = Inference(self.method, self.net, self.transform, self.signature, self.device)
+        self.watch.check()
         with self.predicting():
-            return inference.logits(x, task)
+            logits = inference.logits(x, task)
+            finite.check_logits(self, logits)
+        return logits
 
     @exclusive
     def snapshot(self) -> Snapshot:

@@ -87,3 +87,8 @@ def in_words(net: nn.Module) -> str:
     """A network by its class and size."""
     count = sum(parameter.numel() for parameter in net.parameters())
     return f"{type(net).__name__} with {count:,} parameters"
+
+
+def counted(number: int, what: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number:,} {what}{'s' * (number != 1)}"

@@ -19,7 +19,7 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.training.finite import check_weights
 from sncl.training.inputs import Samples
-from sncl.training.predicting import Inference, Predictor, in_words
+from sncl.training.predicting import Inference, Predictor, counted, in_words
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
@@ -41,7 +41,7 @@ class Snapshot(Predictor):
             with learner.predicting():
                 check_weights(learner)
                 self._master = _detached(learner)
-            self.preprocessing: Any = deepcopy(learner.preprocessing)
+            self.preprocessing = deepcopy(learner.preprocessing)
         except (RuntimeError, TypeError, AttributeError) as error:
             what = str(error).partition("\n")[0]
             raise SnclError(
@@ -76,7 +76,8 @@ class Snapshot(Predictor):
 
     def __repr__(self) -> str:
         net, method = in_words(self._master.net.body), type(self._master.method).__name__
-        return f"Snapshot({net}, {method}, {self.outputs} outputs, after {self.steps:,} steps, {self.device})"
+        known = f"{counted(self.outputs, 'output')}, after {counted(self.steps, 'step')}"
+        return f"Snapshot({net}, {method}, {known}, {self.device})"
 
 
 def _detached(learner: Learner) -> Inference:

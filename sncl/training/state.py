@@ -156,6 +156,7 @@ def _restore_network(learner: Learner, tensors: Fields, description: dict[str, A
     if average is not None:
         average.load(within("ema", tensors))
     learner.method.load_state_dict(within("method", tensors))
+    learner.watch.restart()
 
 
 def _kind(learner: Learner) -> dict[str, Any]:

@@ -157,4 +157,4 @@ def test_a_snapshot_is_small_and_can_be_pickled() -> None:
     assert torch.equal(again.logits(x), snapshot.logits(x))
     numbers = sum(parameter.numel() for parameter in learner.net.parameters())
     assert len(content) < 8 * 4 * numbers + 16_384  # neither the old network of the method nor its memory
-    assert repr(again) == "Snapshot(Sequential with 356 parameters, LwF, 4 outputs, after 1 steps, cpu)"
+    assert repr(again) == "Snapshot(Sequential with 356 parameters, LwF, 4 outputs, after 1 step, cpu)"

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.streams.user.archive import Arrays, array_names, read_arrays
-from sncl.streams.user.listing import Annotations, Listing, as_strings, some
+from sncl.streams.user.listing import Annotations, Inputs, Listing, as_strings
 from sncl.streams.user.spec import DataSpec
+from sncl.tables.columns import some
 
 ARRAY_NAMES = {
     "x": ("x", "x_train", "train_x", "data", "images", "features", "train_images", "train_data"),
@@ -55,8 +56,8 @@ def list_arrays(spec: DataSpec) -> Listing:
         if (train.domains is None) != (test.domains is None):
             raise SnclError(f"{path} has domains for its training rows or its test rows only; give both or none")
 
-    def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
-        return x[indices], (x if test_x is None else test_x)[test_indices]
+    def load(indices: Tensor, test_indices: Tensor) -> Inputs:
+        return Inputs(x[indices], (x if test_x is None else test_x)[test_indices])
 
     unused = [name for name in names if name not in roles.values()]
     note = ", ".join(f"{role} is {name!r}" for role, name in roles.items())
