@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.serving.models import Facts, ServedModel, View, facts_of, is_whole
-from sncl.serving.rows import as_array, by_name
+from sncl.serving.rows import as_array, as_table
 from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
 
@@ -71,6 +71,8 @@ class ServedEstimator(ServedModel):
 
 
 def samples(model: BaseContinualClassifier, rows: list[Any]) -> Any:
-    """Rows as an estimator takes them."""
+    """Rows as an estimator takes them: of a table, or numbers for a network that takes images."""
+    if model.encoder_ is None:
+        return as_array(rows, "float64")
     names = getattr(model, "feature_names_in_", None)
-    return as_array(by_name(rows, None if names is None else names.tolist()), "float64")
+    return as_table(rows, None if names is None else [str(name) for name in names])

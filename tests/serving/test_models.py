@@ -127,6 +127,31 @@ def test_labels_of_any_kind(kind: str) -> None:
     service.close()
 
 
+def test_tables_as_they_are(tmp_path: Path) -> None:
+    """Texts, gaps and new categories, by name or in order; what is learned of them is kept."""
+    rows: list[Any] = [{"colour": ["red", "blue"][n % 2], "size": float(n), "seen": n % 3 == 0} for n in range(40)]
+    labels = ["warm" if n % 2 == 0 else "cold" for n in range(40)]
+    model = SNCLClassifier(memory=20, random_state=0).partial_fit(rows, labels)
+    model.save(tmp_path / "table.safetensors")
+    by_hand = SNCLClassifier.load(tmp_path / "table.safetensors")
+    service = Service(served(open_model(tmp_path / "table.safetensors").model), tmp_path / "kept.safetensors")
+    service.start()
+    found = service.predict(PredictRequest(rows[:4], probabilities=True))
+    assert found["probabilities"] == by_hand.predict_proba(rows[:4]).tolist()
+    in_order = service.predict(PredictRequest([list(row.values()) for row in rows[:4]]))
+    assert in_order["predictions"] == found["predictions"]
+    new: list[Any] = [{"colour": "green", "size": None, "seen": True}, {"colour": None, "size": 3, "seen": False}]
+    service.learn(LearnRequest(["warm", "mild"], rows=new, wait=True))
+    by_hand.partial_fit(new, ["warm", "mild"])
+    for wrong in ({"colour": "red", "seen": True}, {"colour": "red", "size": "large", "seen": True}):
+        with pytest.raises(RequestRefused, match="size"):
+            service.learn(LearnRequest(["warm"], rows=[wrong]))
+    assert service.teacher.refused == 0
+    service.close()
+    kept = SNCLClassifier.load(tmp_path / "kept.safetensors")
+    assert same_state(kept, by_hand) and kept.state()[1]["encoder"] == by_hand.state()[1]["encoder"]
+
+
 def test_a_snapshot_of_an_estimator_only_predicts_and_stays_as_it_is() -> None:
     model = small_model()
     frozen, before = model.snapshot(), model.predict_proba(DIGITS)

@@ -95,7 +95,7 @@ REFUSED: dict[str, tuple[int, str, Any]] = {
     "rows of two kinds": (422, "each row", {"rows": [[1], {"a": 1}]}),
     "too few values": (422, "64", {"rows": [[1, 2]]}),
     "texts": (422, "do not fit", {"rows": [["a"] * 64]}),
-    "no value": (422, "do not fit", {"rows": [[None] * 64]}),
+    "objects in a row": (422, "do not fit", {"rows": [[{}] * 64]}),
     "a whole number without end": (422, "do not fit", {"rows": [[10**400] * 64]}),
     "a flag that is none": (422, "true or false", {"rows": ROWS, "keep": 1}),
     "too many rows": (413, "at most 50", {"rows": [[0] * 64] * 51}),
