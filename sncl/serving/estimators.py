@@ -34,6 +34,7 @@ class EstimatorView(View):
                 fits = isinstance(label, bool)
             case "i" | "u" | "f":
                 fits = is_whole(label) and (label >= 0 or self.kind != "u")
+                label = type(self.labels[0])(label) if fits else label  # 4.0 is 4
             case _:
                 fits = isinstance(label, str)
         return label if fits and (self.grows or label in self.labels) else None

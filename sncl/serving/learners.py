@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sncl.errors import SnclError
 from sncl.runs.models import load
 from sncl.serving.models import ServedModel, View, facts_of, is_whole
-from sncl.serving.rows import as_array, as_parts
+from sncl.serving.rows import as_array, as_parts, as_table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.inputs import MOST_NEW_OUTPUTS, short
@@ -60,8 +60,8 @@ class ServedLearner(ServedModel):
 
     def learn(self, rows: list[Any], labels: list[Any]) -> None:
         known = self.learner.preprocessing
-        if known is not None:
-            known.update(rows)
+        if known is not None and known.encoder is not None:
+            known.update(as_table(rows, list(known.encoder.columns)))
         y = torch.tensor(labels) if known is None else known.labels(labels)
         self.learner.learn(inputs(known, input_types(self.learner), rows), y)
 
@@ -91,11 +91,10 @@ def input_types(learner: Learner) -> dict[str, str]:
 def inputs(preprocessing: Any, dtypes: dict[str, str], rows: list[Any]) -> Any:
     """Rows as a learner takes them, whose inputs have these types."""
     if preprocessing is not None:
-        if isinstance(rows[0], dict):
-            return preprocessing.inputs(rows)
-        return preprocessing.inputs(
-            _pixels(rows, preprocessing.shape) if preprocessing.pixels else as_array(rows, "float64")
-        )
+        if preprocessing.encoder is not None:
+            return preprocessing.inputs(as_table(rows, list(preprocessing.encoder.columns)))
+        plain = _pixels(rows, preprocessing.shape) if preprocessing.pixels else as_array(rows, "float64")
+        return preprocessing.inputs(plain)
     if dtypes.keys() == {"x"}:
         return torch.from_numpy(as_array(rows, dtypes["x"]))
     return {name: torch.from_numpy(part) for name, part in as_parts(rows, dtypes).items()}

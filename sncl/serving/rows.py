@@ -37,7 +37,7 @@ def as_parts(rows: list[Any], dtypes: dict[str, str]) -> dict[str, NDArray[Any]]
 
 
 def as_table(rows: list[Any], names: list[str] | None) -> Any:
-    """Rows of a table: objects by column name, which lists become where there are names; else numbers, or any values."""
+    """Rows of a table: objects by column name, also of lists where there are names; else numbers or any values."""
     if isinstance(rows[0], dict):
         return rows
     if len({len(row) for row in rows}) > 1:

@@ -71,7 +71,8 @@ def serve(
         if service.teacher.failed:
             raise SnclError(f"learning has failed: {service.teacher.failed}")
         if snapshot is not None:
-            say(f"stored: {snapshot}")
+            whole = service.closing.is_set()  # else it was told twice, and had no time
+            say(f"stored: {snapshot}" if whole else f"ended at once; the journal beside {snapshot} keeps the rest")
 
 
 def given_token(token: str | None) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import Sncl
 from servers import DIGITS, LABELS, same_state, small_model
 
 import sncl
@@ -51,6 +52,32 @@ def test_a_run_goes_on_learning_with_its_own_preprocessing(runs: Path, tmp_path:
     service = Service(served(again), itself)
     assert service.teacher.learned == 5 and service.ledger.score.labelled == 5
     service.close()
+
+
+def test_a_run_on_a_table(sncl: Sncl, tmp_path: Path) -> None:
+    lines = [f"{['red', 'blue'][n % 2]},{1.5 * (n % 7)},{['warm', 'cold'][n % 2]}" for n in range(60)]
+    (tmp_path / "table.csv").write_text("\n".join(["colour,size,feeling", *lines]))
+    done = sncl("train", "--stream", "table.csv", "--method", "er", "--epochs", "1", "--out", "run", "--device", "cpu")
+    assert done.code == 0, done.err
+    model, snapshot = open_model(tmp_path / "run")
+    service = Service(served(model), snapshot)
+    service.start()
+    rows: list[Any] = [{"colour": "red", "size": 3.0}, {"colour": "blue", "size": None}]
+    asked = service.predict(PredictRequest(rows))
+    assert asked["predictions"] == service.predict(PredictRequest([["red", 3.0], ["blue", None]]))["predictions"]
+    assert set(asked["predictions"]) <= {"warm", "cold"}
+    service.learn(LearnRequest(["warm", "cold"], ids=asked["ids"], wait=True))
+    service.learn(LearnRequest(["warm"], rows=[{"colour": "green", "size": 1}], wait=True))
+    with pytest.raises(RequestRefused, match="the classes of this run are cold, warm"):
+        service.learn(LearnRequest(["hot"], rows=rows[:1]))
+    with pytest.raises(RequestRefused, match="size"):
+        service.predict(PredictRequest([{"colour": "red"}]))
+    assert (service.teacher.learned, service.teacher.refused) == (3, 0)
+    before = service.predict(PredictRequest(rows, probabilities=True, keep=False))
+    service.close()
+    again = Service(served(open_model(tmp_path / "run").model), snapshot)
+    assert again.predict(PredictRequest(rows, probabilities=True, keep=False)) == before
+    again.close()
 
 
 def learner(grow: bool = False) -> Learner:
@@ -124,12 +151,13 @@ def test_labels_of_any_kind(kind: str) -> None:
         with pytest.raises(RequestRefused, match="cannot be learned"):
             service.learn(LearnRequest([label], rows=[[0, 1]]))
     assert set(model.classes_) == {*known, *fine} and service.teacher.refused == 0
+    assert model.classes_.dtype.kind == np.array(known).dtype.kind
     service.close()
 
 
 def test_tables_as_they_are(tmp_path: Path) -> None:
     """Texts, gaps and new categories, by name or in order; what is learned of them is kept."""
-    rows: list[Any] = [{"colour": ["red", "blue"][n % 2], "size": float(n), "seen": n % 3 == 0} for n in range(40)]
+    rows: list[Any] = [{"colour": ["red", "blue"][n % 2], "size": 1.5 * (n % 7), "seen": n % 3 == 0} for n in range(40)]
     labels = ["warm" if n % 2 == 0 else "cold" for n in range(40)]
     model = SNCLClassifier(memory=20, random_state=0).partial_fit(rows, labels)
     model.save(tmp_path / "table.safetensors")
