@@ -41,6 +41,12 @@ KNOWN = {
     ),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
+    "serving": Page(
+        slow=True,
+        needs=("fastapi", "uvicorn"),
+        says=(r"^\[0, 1, 2\]$", r"^\[9, 9, 9, 9, 9\]$", "^sncl_rows_learned_total 123$", r"^\[0 1 2 3 4 9\]$"),
+        leaves=("digits.safetensors",),
+    ),
     "user_data": Page(slow=True, needs=("optuna",), leaves=("report.html", "runs/wine/seed-1/result.json")),
     "report": Page(
         slow=True,

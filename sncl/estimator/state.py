@@ -59,7 +59,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         """A copy of what :meth:`save` writes: tensors, and plain data that says what they belong to."""
         self._check_usable()
         check_weights(self.learner_)
-        return self._state()
+        tensors, description = self._state()
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}, description
 
     @exclusive
     def snapshot(self) -> Self:
