@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sncl.errors import SnclError
     from sncl.estimator.classifier import ContinualClassifier, SNCLClassifier
+    from sncl.interactive.experiments import run
+    from sncl.interactive.results import Results, results
     from sncl.memory.memory import Memory
+    from sncl.methods.own import add_method
     from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
     from sncl.streams.build import build as stream
@@ -29,11 +32,15 @@ __all__ = [
     "ContinualClassifier",
     "Learner",
     "Memory",
+    "Results",
     "SNCLClassifier",
     "SnclError",
+    "add_method",
     "attach_gates",
     "follow",
     "prune",
+    "results",
+    "run",
     "stream",
 ]
 
@@ -42,11 +49,15 @@ _PUBLIC = {
     "ContinualClassifier": ("sncl.estimator.classifier", "ContinualClassifier"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
+    "Results": ("sncl.interactive.results", "Results"),
     "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
+    "add_method": ("sncl.methods.own", "add_method"),
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
+    "results": ("sncl.interactive.results", "results"),
+    "run": ("sncl.interactive.experiments", "run"),
     "stream": ("sncl.streams.build", "build"),
 }
 
@@ -56,3 +67,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sncl' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose_stream, from_file
+from sncl.cli.choosing import choose_stream, from_file, tell
 from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -100,7 +100,7 @@ def train_command(
         place = run_folder(folder, experiment, several=seeds is not None)
         jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
     notes = notes_before(jobs, memory)
-    chosen.tell(jobs[0].experiment)
+    tell(chosen, jobs[0].experiment)
     for note in notes:
         err.print(note)
     show_results(jobs, run_jobs(jobs, err), seeds is not None, as_json)

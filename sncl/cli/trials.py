@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from sncl.cli.jobs import RUNS_ON_A_GPU
 from sncl.errors import SnclError
 from sncl.live.following import Followed
+from sncl.live.jobs import RUNS_ON_A_GPU
 from sncl.live.view import LiveView, Overall, live
 from sncl.runs.build import check_memory, make_stream
 from sncl.training.engine import exact_kernels

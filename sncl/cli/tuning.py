@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose_stream
+from sncl.cli.choosing import choose_stream, tell
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -90,7 +90,7 @@ def tune_command(
         user_data=chosen.user_data,
     )
     usual = sought.experiment({}, 0)
-    chosen.tell(usual)
+    tell(chosen, usual)
     journal, written = files_of(usual, storage, file)
     try:
         found = tune(sought, trials, journal, written, err, data, workers)

@@ -155,10 +155,21 @@ METHODS: dict[str, Entry] = {
 
 
 def entry(name: str) -> Entry:
-    """The method of that name, or an error that lists the names there are."""
-    if name not in METHODS:
-        raise SnclError(f"there is no method {name!r}; the known ones are {', '.join(METHODS)}")
-    return METHODS[name]
+    """The method of that name, ours or your own, or an error that lists the names there are."""
+    from sncl.methods import own
+
+    found = METHODS.get(name) or own.find(name)
+    if found is None:
+        known = ", ".join([*METHODS, *own.plugin_names()])
+        raise SnclError(f"there is no method {name!r}; the known ones are {known}")
+    return found
+
+
+def method_title(name: str) -> str:
+    """What a method is called in tables; its name where it is not known here."""
+    from sncl.methods import own
+
+    return METHODS[name].title if name in METHODS else own.title(name)
 
 
 def make(name: str, settings: Mapping[str, Value] | None = None) -> Method:

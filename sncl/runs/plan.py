@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import device as Device
 
 from sncl.errors import SnclError
+from sncl.methods.constructor import code_digest
 from sncl.methods.method import Method
-from sncl.methods.table import Settings, entry
+from sncl.methods.table import METHODS, Settings, entry
 from sncl.runs.experiment import Experiment
 from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, resolve
 from sncl.streams.benchmarks import Benchmark, named, user_benchmark
@@ -64,6 +65,7 @@ def plan(
         engine=choose_engine(engine, place, made),
         settings=chosen,
         user_data=user_data,
+        code=None if method in METHODS else code_digest(entry(method).make),
     )
 
 

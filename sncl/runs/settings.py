@@ -19,6 +19,7 @@ TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
 NEUTRAL: Settings = {"clip": 0.0}  # of training: left out of a run's settings, as before these were there
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
 
 
@@ -81,11 +82,11 @@ def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Va
         raise SnclError(f"there is no setting {key!r} here; {where} takes {', '.join(sorted(known))}")
     kind = type(known[key])
     try:
-        value = kind(text)
+        value = TRUTHS[text.strip().lower()] if kind is bool else kind(text)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("not finite")
         return value
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise SnclError(f"{where} {key}= takes a value like {known[key]!r}, not {text!r}") from error
 
 

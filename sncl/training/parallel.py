@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from threading import Event, Lock, Thread
+from types import ModuleType
 from typing import Any
 
 from sncl.errors import SnclError
@@ -80,6 +82,22 @@ def run_all(
     return results
 
 
+def run_here(
+    function: Callable[[Any, Report], Any], jobs: Sequence[Any], watch: Callable[[int, Any], None] | None = None
+) -> list[Any]:
+    """:func:`run_all` in this process, one job after the other: for what no other process could be told."""
+    results: list[Any] = [None] * len(jobs)
+    failed: dict[int, Exception] = {}
+    for number, job in enumerate(jobs):
+        try:
+            results[number] = function(job, partial(watch or _ignore, number))
+        except SnclError as error:
+            failed[number] = error
+    if failed:
+        raise _told(failed[min(failed)], len(failed), len(jobs))
+    return results
+
+
 def run_in_threads(
     function: Callable[[Any, Report], Any],
     jobs: Sequence[Any],
@@ -136,13 +154,35 @@ def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess]
     with finishing():  # half a worker could not be told to stop
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
-            process.start()
+            with _without_main(function):
+                process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         there.close()
         processes[here] = process
     stop_if_asked()
     return here
+
+
+def _ignore(number: int, report: Any) -> None:
+    """Nobody watches."""
+
+
+@contextmanager
+def _without_main(function: Callable[..., Any]) -> Iterator[None]:
+    """Start processes that do not load the program of this one, which may have no guard against being run again.
+
+    They need nothing of it, unless what they are to call is defined there.
+    """
+    program = sys.modules["__main__"]
+    if function.__module__ == "__main__":
+        yield
+        return
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program
 
 
 def _received(link: Connection, process: BaseProcess) -> tuple[str, Any]:
