@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,15 @@ def tell(chosen: Chosen, experiment: Experiment) -> None:
     """Say how the user's data were understood and what is done with them, by default or by choice."""
     for line in chosen.lines(experiment):
         say(line)
+
+
+def choose_method(method: str) -> str:
+    """The name of a method; one of your own, ``package.module:Name``, is imported, from the current folder too."""
+    from sncl.methods.own import add_method
+
+    if ":" in method and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return add_method(method)
 
 
 def choose_stream(

@@ -16,7 +16,9 @@ DataOption = Annotated[
 RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders of sncl train; seeds of one method are averaged")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Also write all numbers to this .json file")]
 PictureOption = Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")]
-MethodOption = Annotated[str, typer.Option(help="A method of `sncl list`")]
+MethodOption = Annotated[
+    str, typer.Option(help="A method of `sncl list`, or your own: package.module:Name (runs its code)")
+]
 MemoryOption = Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")]
 EpochsOption = Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")]
 TasksOption = Annotated[int | None, typer.Option(help="Only the first T tasks")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose_stream, from_file, tell
+from sncl.cli.choosing import choose_method, choose_stream, from_file, tell
 from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -77,6 +77,7 @@ def train_command(
 
     numbers = seeds_asked(seed, seeds)
     check_outputs(report, tensorboard)
+    method = choose_method(method)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose_stream, tell
+from sncl.cli.choosing import choose_method, choose_stream, tell
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     ClassesOption,
@@ -75,6 +75,7 @@ def tune_command(
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
+    method = choose_method(method)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
     sought = plan_search(
         chosen.stream,
@@ -104,7 +105,7 @@ def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tupl
     """The journal of the study and the file of the chosen settings, the usual ones where none is named."""
     from sncl.runs.experiment import file_name
 
-    name = f"tune-{file_name(usual.stream)}-{usual.method}-{usual.memory}.journal"
+    name = f"tune-{file_name(usual.stream)}-{file_name(usual.method)}-{usual.memory}.journal"
     journal = storage or Path("runs") / name
     for path in (journal, file):
         if path is not None and path.is_dir():

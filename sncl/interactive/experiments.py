@@ -14,13 +14,14 @@ from sncl.interactive.results import Results
 from sncl.live.jobs import Display, run_watched
 from sncl.methods.method import Method
 from sncl.methods.own import OwnMethod, is_portable, name_method
-from sncl.methods.table import Entry, Settings, entry
+from sncl.methods.table import Entry, Settings, entry, method_title
 from sncl.runs.choosing import Chosen, choose
 from sncl.runs.folders import RunFiles
 from sncl.runs.job import Job
 from sncl.runs.perform import finished_result
 from sncl.runs.plan import benchmark_of, plan, usual_settings
 from sncl.streams.user.spec import parse_spec
+from sncl.training.parallel import run_all
 from sncl.training.run import CHECKPOINT_SECONDS
 from sncl.training.stopping import heeding
 
@@ -108,7 +109,7 @@ def run_missing(jobs: Sequence[Job], display: Display) -> Results:
     missing = [job for job in jobs if stored[job.folder] is None]
     if finished := len(jobs) - len(missing):
         display.say(f"{finished} of {len(jobs)} runs were finished already, and are shown as they are")
-    here = sorted({job.experiment.method for job in missing if not is_portable(job.experiment.method)})
+    here = sorted({method_title(job.experiment.method) for job in missing if not is_portable(job.experiment.method)})
     if here and len(missing) > 1 and missing[0].experiment.device == "cpu":
         display.say(
             f"note: {', '.join(here)} is defined in this session, where no other process finds it, so the runs are "
@@ -117,7 +118,7 @@ def run_missing(jobs: Sequence[Job], display: Display) -> Results:
     if missing:
         try:
             with heeding():
-                made = run_watched(missing, display)
+                made = run_watched(missing, display, workers=partial(run_all, load_program=False))
         except KeyboardInterrupt:
             display.say("stopped; the same call goes on from the last checkpoint")
             raise

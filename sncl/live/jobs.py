@@ -66,13 +66,23 @@ def run_titles(experiments: Sequence[Experiment]) -> tuple[str, list[str]]:
         rest = [f"memory {memory}"] * (shared["memory"] == common and memory > 0)
         return ", ".join(filter(None, [" ".join(named), *rest, *[f"seed {seed}"] * (shared["seed"] == common)]))
 
-    first = experiments[0]
-    heading = words(first.method, first.stream, max(memories, default=0), first.seed, True)
-    return heading, [words(each.method, each.stream, each.memory, each.seed, False) for each in experiments]
+    first, names = experiments[0], [each.method.rpartition(":")[2] for each in experiments]
+    heading = words(names[0], first.stream, max(memories, default=0), first.seed, True)
+    return heading, [
+        words(name, each.stream, each.memory, each.seed, False) for name, each in zip(names, experiments, strict=True)
+    ]
 
 
-def run_watched(jobs: list[Job], display: Display, function: Callable[[Job, JobReport], Any] = work) -> list[Any]:
-    """Run all jobs, as many at once as there are cores, on a display of how far they are."""
+def run_watched(
+    jobs: list[Job],
+    display: Display,
+    function: Callable[[Job, JobReport], Any] = work,
+    workers: Callable[..., list[Any]] | None = None,
+) -> list[Any]:
+    """Run all jobs, as many at once as there are cores, on a display of how far they are.
+
+    ``workers`` is :func:`~sncl.training.parallel.run_all`, or a variant of it.
+    """
     heading, titles = run_titles([job.experiment for job in jobs])
     if len(jobs) > 1:
         heading = f"{len(jobs)} runs" + (f": {heading}" if heading else "")
@@ -97,4 +107,4 @@ def run_watched(jobs: list[Job], display: Display, function: Callable[[Job, JobR
         if not all(is_portable(job.experiment.method) for job in jobs):
             return run_here(function, jobs, tell)
         threads = max(job.experiment.threads for job in jobs)
-        return run_all(carrying(function), jobs, max(1, cores() // threads), tell)
+        return (workers or run_all)(carrying(function), jobs, max(1, cores() // threads), tell)
