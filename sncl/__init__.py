@@ -60,6 +60,7 @@ _PUBLIC = {
     "run": ("sncl.interactive.experiments", "run"),
     "stream": ("sncl.streams.build", "build"),
 }
+_NEEDED_HERE = {"TYPE_CHECKING", "Any", "annotations", "import_module", "_NEEDED_HERE", "_PUBLIC"}
 
 
 def __getattr__(name: str) -> Any:
@@ -70,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - _NEEDED_HERE)

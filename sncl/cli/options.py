@@ -17,7 +17,7 @@ RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders of sncl tr
 OutOption = Annotated[Path | None, typer.Option("--out", help="Also write all numbers to this .json file")]
 PictureOption = Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")]
 MethodOption = Annotated[
-    str, typer.Option(help="A method of `sncl list`, or your own: package.module:Name (runs its code)")
+    str, typer.Option(help="A method of `sncl list`, or your own, whose code is run: package.module:Name")
 ]
 MemoryOption = Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")]
 EpochsOption = Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")]

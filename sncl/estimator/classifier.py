@@ -30,8 +30,8 @@ class ContinualClassifier(BaseContinualClassifier):
     Parameters
     ----------
     method : str, method or class of methods, default="derpp"
-        A name from ``sncl list`` or a method of your own; all but ``joint`` and ``pnn``. Methods that must know where tasks end
-        (``oewc``, ``si``, ``lwf``, ``gem``, ``agem``, ``icarl``, ``hal``) are told by :meth:`boundary`.
+        A name from ``sncl list`` or a method of your own; all but ``joint`` and ``pnn``. Methods that must know where
+        tasks end (``oewc``, ``si``, ``lwf``, ``gem``, ``agem``, ``icarl``, ``hal``) are told by :meth:`boundary`.
     memory : int, default=500
         How many samples the memory holds.
     replay : int, default=32

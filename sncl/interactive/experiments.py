@@ -71,8 +71,8 @@ def run(
     their own. ``progress=False`` shows nothing meanwhile. The other arguments are the options of ``sncl train``.
     """
     display = choose_display(progress)
-    chosen = choose(os.fspath(stream), parse_spec(os.fspath(stream), cut, target, domain, size), {}, split,
-                    classes_per_task)  # fmt: skip
+    spec = parse_spec(os.fspath(stream), cut, target, domain, size)
+    chosen = choose(os.fspath(stream), spec, {}, split, classes_per_task)
     common = partial(
         plan,
         chosen.stream,

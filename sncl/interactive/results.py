@@ -24,7 +24,7 @@ from sncl.runs.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame  # type: ignore[import-untyped]
 
 
 class Results(Sequence[Result]):

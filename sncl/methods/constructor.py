@@ -46,7 +46,8 @@ def instance_settings(method: Method) -> Settings:
     for parameter in parameters(kind):
         value = getattr(method, parameter.name, inspect.Parameter.empty)
         if isinstance(value, PLAIN):
-            found[parameter.name] = value
+            whole_as_real = isinstance(parameter.default, float) and type(value) is int
+            found[parameter.name] = float(value) if whole_as_real else value
         elif value is inspect.Parameter.empty or parameter.default is inspect.Parameter.empty:
             raise SnclError(
                 f"what this {kind.__name__} was made with cannot be told: it keeps no number or text "
@@ -72,12 +73,19 @@ def difference(one: Method, other: Method) -> str | None:
     for name in [*ours, *theirs]:
         if name not in ours or name not in theirs or not torch.equal(ours[name].cpu(), theirs[name].cpu()):
             return name
-    first, second = ({key: value for key, value in vars(each).items() if key[0] != "_"} for each in (one, other))
+    first, second = ({**plain_attributes(each), **dict(each.named_children())} for each in (one, other))
     return next((name for name in {**first, **second} if not is_same(first.get(name), second.get(name))), None)
+
+
+def plain_attributes(method: Method) -> dict[str, Any]:
+    """Those that the method set itself, without its tensors and modules."""
+    return {key: value for key, value in vars(method).items() if key[0] != "_"}
 
 
 def is_same(one: Any, other: Any, depth: int = 0) -> bool:
     """Whether two values are alike, as far as can be told: plain ones by value, objects by what they hold."""
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other
     if type(one) is not type(other) or depth > DEEPEST:
         return depth > DEEPEST
     if isinstance(one, torch.Tensor):

@@ -166,7 +166,7 @@ def plugins(note: Callable[[str], None]) -> dict[str, Entry]:
     """All methods that installed packages offer, by name; what is left out is noted."""
     found = {}
     for point in entry_points(group=GROUP):
-        if plugin_points().get(point.name) != point:
+        if point.name not in plugin_points() or plugin_points()[point.name] != point:
             note(f"the plug-in {package_of(point)} offers the method {point.name!r}, which is there already; left out")
             continue
         try:
