@@ -36,6 +36,7 @@ class Page(NamedTuple):
 
 
 KNOWN = {
+    "adding_a_method": Page(says=("LouderReplay",)),
     "any_network": Page(
         slow=True, says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")
     ),
@@ -49,6 +50,12 @@ KNOWN = {
     ),
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
+    ),
+    "python": Page(
+        slow=True,
+        needs=("pandas", "matplotlib", "plotly"),
+        says=(r"^seq-digits  SNCL ", r"^5 Result\("),
+        leaves=("accuracy.png", "report.html"),
     ),
     "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
 }

@@ -82,7 +82,7 @@ def settings_at(folders: list[Path]) -> list[dict[str, Any]]:
 
 
 def test_settings_go_to_the_methods_that_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiments, "run_all", lambda *given, load_program: one_by_one(*given))
+    monkeypatch.setattr(experiments, "run_all", one_by_one)
     results = short({"er": {"lr": 0.02}, "derpp": {}}, folder=tmp_path, logits=0.25, replay=8, seeds=[5])
     er, derpp = settings_at(results.folders)
     assert (er["lr"], er["replay"], "logits" in er) == (0.02, 8, False)
