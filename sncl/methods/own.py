@@ -7,6 +7,7 @@ A plug-in is an entry point of the group ``sncl.methods`` of an installed packag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -20,6 +21,7 @@ from sncl.methods.method import Method
 from sncl.methods.table import METHODS, Entry, Settings, entry
 
 GROUP = "sncl.methods"  # of entry points
+REFERENCE = re.compile(r"[\w.]+:(?:[\w.<>]+\.)?(\w+)")  # package.module:Name
 OwnMethod = str | Method | type[Method] | Entry
 
 _given: dict[str, Entry] = {}  # by reference: what this process was given
@@ -133,7 +135,8 @@ def title(name: str) -> str:
     with suppress(SnclError):
         if name in _given or name in plugin_names():
             return entry(name).title
-    return name.rpartition(":")[2].rpartition(".")[2] or name
+    told = REFERENCE.fullmatch(name)
+    return told[1] if told else name
 
 
 @cache

@@ -87,7 +87,8 @@ def test_an_entry_may_be_a_plug_in(own: OwnMethods) -> None:
     install(own.folder, "some-body", {"heavy": "somebodys:OFFERED"})
     own.forget()
     assert plugins(pytest.fail)["heavy"].reference == "nobody, 2026" and make("heavy").weight == 5.0
-    assert method_title("heavy") == "Heavy" and method_title("nobody_knows") == "nobody_knows"
+    told = {"heavy": "Heavy", "nobody_knows": "nobody_knows", "a.b:C.D": "D", "<b>.x:y": "<b>.x:y"}
+    assert {name: method_title(name) for name in told} == told
 
 
 # --- references ------------------------------------------------------------------------------------------------------
