@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from sncl.methods.own import add_method
     from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
+    from sncl.runs.models import load
     from sncl.streams.build import build as stream
     from sncl.training.follow import follow
     from sncl.training.learner import Learner
+    from sncl.training.snapshot import Snapshot
 
 __version__ = "0.2.0"
 __all__ = [
@@ -34,10 +36,12 @@ __all__ = [
     "Memory",
     "Results",
     "SNCLClassifier",
+    "Snapshot",
     "SnclError",
     "add_method",
     "attach_gates",
     "follow",
+    "load",
     "prune",
     "results",
     "run",
@@ -52,9 +56,11 @@ _PUBLIC = {
     "Results": ("sncl.interactive.results", "Results"),
     "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
+    "Snapshot": ("sncl.training.snapshot", "Snapshot"),
     "add_method": ("sncl.methods.own", "add_method"),
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
+    "load": ("sncl.runs.models", "load"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
     "results": ("sncl.interactive.results", "results"),
     "run": ("sncl.interactive.experiments", "run"),

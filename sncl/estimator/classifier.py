@@ -18,7 +18,8 @@ from typing import Any
 from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.spec import Network
-from sncl.methods.own import OwnMethod, name_method
+from sncl.methods.constructor import OwnMethod
+from sncl.methods.own import name_method
 from sncl.methods.table import Value, entry
 
 OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values

@@ -12,17 +12,18 @@ from sncl.errors import SnclError
 from sncl.interactive.displays import choose_display
 from sncl.interactive.results import Results
 from sncl.live.jobs import Display, run_watched
+from sncl.methods.constructor import OwnMethod
 from sncl.methods.method import Method
-from sncl.methods.own import OwnMethod, is_portable, name_method
+from sncl.methods.own import is_portable, name_method
 from sncl.methods.table import Entry, Settings, entry, method_title
 from sncl.runs.choosing import Chosen, choose
+from sncl.runs.finished import finished_result
 from sncl.runs.folders import RunFiles
 from sncl.runs.job import Job
-from sncl.runs.perform import finished_result
 from sncl.runs.plan import benchmark_of, plan, usual_settings
 from sncl.streams.user.spec import parse_spec
+from sncl.training.folder import CHECKPOINT_SECONDS
 from sncl.training.parallel import run_all
-from sncl.training.run import CHECKPOINT_SECONDS
 from sncl.training.stopping import heeding
 
 Methods = OwnMethod | Iterable[OwnMethod] | Mapping[Any, Mapping[str, Any]]
@@ -44,6 +45,9 @@ def run(
     target: str | None = None,
     domain: str | None = None,
     size: int | None = None,
+    ignore: str | Sequence[str] = (),
+    categories: str | Sequence[str] = (),
+    numbers: str | Sequence[str] = (),
     folder: str | os.PathLike[str] = "runs",
     data: str | os.PathLike[str] | None = None,
     device: str = "auto",
@@ -68,10 +72,12 @@ def run(
 
     Runs lie below ``folder`` under the names that the command line gives them: what is finished there is not run again,
     and what was stopped, by Ctrl-C or a kill, goes on in the same call. Several runs are made at once, in processes of
-    their own. ``progress=False`` shows nothing meanwhile. The other arguments are the options of ``sncl train``.
+    their own. ``progress=False`` shows nothing meanwhile. The other arguments are the options of ``sncl train``;
+    ``ignore``, ``categories`` and ``numbers`` name columns of a table.
     """
     display = choose_display(progress)
-    spec = parse_spec(os.fspath(stream), cut, target, domain, size)
+    columns = ([each] if isinstance(each, str) else list(each) for each in (ignore, categories, numbers))
+    spec = parse_spec(os.fspath(stream), cut, target, domain, size, *columns)
     chosen = choose(os.fspath(stream), spec, {}, split, classes_per_task)
     common = partial(
         plan,

@@ -11,8 +11,9 @@ import torch
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.methods.table import Settings, Value
+from sncl.methods.table import Entry, Settings, Value
 
+OwnMethod = str | Method | type[Method] | Entry  # what may be given where a method is asked for
 PLAIN = (bool, int, float, str)
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 DEEPEST = 8  # objects inside objects that are compared

@@ -13,16 +13,17 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sncl.errors import SnclError
-from sncl.methods.constructor import constructor_settings, instance_settings
-from sncl.methods.method import Method
 from sncl.methods.table import METHODS, Entry, Settings, entry
+
+if TYPE_CHECKING:
+    from sncl.methods.constructor import OwnMethod
+    from sncl.methods.method import Method
 
 GROUP = "sncl.methods"  # of entry points
 REFERENCE = re.compile(r"[\w.]+:(?:[\w.<>]+\.)?(\w+)")  # package.module:Name
-OwnMethod = str | Method | type[Method] | Entry
 
 _given: dict[str, Entry] = {}  # by reference: what this process was given
 
@@ -43,6 +44,9 @@ def name_method(method: OwnMethod) -> tuple[str, Settings]:
         if ":" in method and method not in _given:
             _given[method] = as_entry(imported(method), method)
         return method, {}
+    from sncl.methods.constructor import constructor_settings, instance_settings
+    from sncl.methods.method import Method
+
     if isinstance(method, Method):
         name, settings = reference(type(method)), instance_settings(method)
         usual = constructor_settings(type(method), instead=settings)
@@ -57,6 +61,9 @@ def as_entry(value: Any, name: str) -> Entry:
     """What was given, as a line of the table of methods."""
     if isinstance(value, Entry):
         return value
+    from sncl.methods.constructor import constructor_settings
+    from sncl.methods.method import Method
+
     if isinstance(value, type) and issubclass(value, Method):
         usual = constructor_settings(value)
         return described(value, usual, value(**usual))
@@ -66,7 +73,15 @@ def as_entry(value: Any, name: str) -> Entry:
 def described(kind: type[Method], usual: Settings, example: Method) -> Entry:
     """The line of a class of methods, of which ``example`` is one."""
     words = (kind.__doc__ or "").strip().partition("\n")[0]
-    return Entry(kind.__name__, kind, words or reference(kind), usual, memory=example.draws > 0)
+    return Entry(
+        kind.__name__,
+        kind,
+        words or reference(kind),
+        usual,
+        memory=example.draws > 0,
+        boundaries=example.needs_boundaries,
+        task_at_test=example.needs_task_at_test,
+    )
 
 
 def reference(made_by: Callable[..., Any]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.errors import SnclError
-from sncl.runs.experiment import Experiment
 from sncl.streams.benchmarks import named
-from sncl.streams.cache import Progress
-from sncl.streams.user.data import UserData, read
-from sncl.streams.user.spec import DataSpec
+
+if TYPE_CHECKING:
+    from sncl.runs.experiment import Experiment
+    from sncl.streams.cache import Progress
+    from sncl.streams.user.data import UserData
+    from sncl.streams.user.spec import DataSpec
 
 
 class Chosen(NamedTuple):
@@ -56,6 +58,8 @@ def choose(
     notes: list[str] = []
     user_data = None
     if spec is not None:
+        from sncl.streams.user.data import read
+
         _, user_data, notes = read(spec, progress)
         stream = user_data.name
     if classes is not None:

@@ -93,7 +93,10 @@ def test_settings_go_to_the_methods_that_have_them(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: short("er", lrr=0.1), "no argument and no setting 'lrr'; the settings are batch_size, clip, ema, lr,"),
+        (
+            lambda: short("er", lrr=0.1),
+            "no argument and no setting 'lrr'; the settings are batch_size, class_weight, clip, ema",
+        ),
         (lambda: short("er", "derpp", sparsity=0.1), "no setting 'sparsity'"),
         (lambda: short({"er": {"logits": 0.1}, "derpp": {}}), "no setting 'logits'"),
         (lambda: short("er", lr="fast"), "lr= takes a value like"),

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -151,7 +150,6 @@ def test_a_healthy_run_says_nothing(sncl: Sncl) -> None:
     assert (done.code, "warning" in done.err, "†" in done.out) == (0, False, False)
 
 
-@pytest.mark.skipif(find_spec("plotly") is None, reason="reports need plotly")
 def test_a_report_marks_it_and_says_which_tasks(tmp_path: Path, fallen: Path) -> None:
     write_report([fallen], tmp_path / "one.html", print)
     text = (tmp_path / "one.html").read_text()
@@ -160,7 +158,6 @@ def test_a_report_marks_it_and_says_which_tasks(tmp_path: Path, fallen: Path) ->
     assert "seq-digits, ER: seed 0 did not learn tasks 1–3." in text
 
 
-@pytest.mark.skipif(find_spec("plotly") is None, reason="reports need plotly")
 def test_a_report_counts_the_seeds_that_collapsed(tmp_path: Path, fallen: Path) -> None:
     perform(replace(FALLEN, seed=1), tmp_path / "other")
     write_report([fallen, tmp_path / "other"], tmp_path / "two.html", print)
