@@ -87,7 +87,7 @@ def folders(root: Path) -> set[str]:
 
 def test_nothing_is_loose_in_the_package():
     loose = {path.name for path in (ROOT / "sncl").iterdir() if path.is_file() and path.suffix != ".toml"}
-    assert loose == {"__init__.py", "errors.py", "py.typed"}
+    assert loose == {"__init__.py", "__main__.py", "errors.py", "py.typed"}
 
 
 def test_tests_mirror_the_package():

@@ -59,14 +59,18 @@ def choose_stream(
 ) -> Chosen:
     """Understand the options that name a stream; the user's data are read."""
     from sncl.cli.bars import reading_bar
-    from sncl.streams.benchmarks import named
-    from sncl.streams.user.spec import parse_spec
+    from sncl.streams.benchmarks import named, stream_name
+    from sncl.streams.user.spec import beside_benchmark, parse_spec
 
     settings = in_new_words(pairs(set_, "--set"))
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
     notes: list[str] = []
     spec, user_data = parse_spec(stream, cut, target, domain, size), None
+    if spec is None:
+        stream = stream_name(stream)
+        if note := beside_benchmark(stream):
+            say(f"note: {note}")
     if spec is not None:
         from sncl.streams.user.data import read
 

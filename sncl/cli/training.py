@@ -23,6 +23,7 @@ from sncl.cli.options import (
     MethodOption,
     PrecisionOption,
     ReportOption,
+    SetOption,
     SizeOption,
     SplitOption,
     StreamOption,
@@ -53,7 +54,7 @@ def train_command(
     target: TargetOption = None,
     domain: DomainOption = None,
     size: SizeOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
+    set_: SetOption = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
     data: DataOption = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
@@ -71,11 +72,12 @@ def train_command(
     as_json: JsonOption = False,
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
+    from sncl.methods.table import method_name
     from sncl.runs.finished import finished_result
     from sncl.runs.job import Job
     from sncl.runs.plan import plan
 
-    numbers = seeds_asked(seed, seeds)
+    numbers, method = seeds_asked(seed, seeds), method_name(method)
     check_outputs(report, tensorboard)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
     settings = {} if file is None else from_file(file, chosen, method, memory)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sncl.errors import SnclError
-from sncl.methods.table import Settings, entry
+from sncl.methods.table import Settings, entry, method_name
 from sncl.runs.experiment import Experiment
 from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_method, resolve
-from sncl.streams.benchmarks import Benchmark, named, user_benchmark
+from sncl.streams.benchmarks import Benchmark, named, stream_name, user_benchmark
 from sncl.training.gpu import may_have_gpu
 from sncl.training.parallel import cores
 
@@ -45,7 +45,8 @@ def plan(
     """
     given = settings or {}
     benchmark = benchmark_of(stream, user_data, given)
-    stream = stream if user_data is None else user_data.name
+    stream = stream_name(stream) if user_data is None else user_data.name
+    method = method_name(method)
     memory = choose_memory(method, memory, user_data)
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)

@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sncl.errors import SnclError
-from sncl.methods.table import Settings, Value, entry, make
+from sncl.errors import SnclError, nearest, suggestion
+from sncl.methods.table import MEANT_SETTINGS, Settings, Value, entry, make
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
@@ -22,6 +22,7 @@ TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
 NEUTRAL: Settings = {"clip": 0.0}  # of training: left out of a run's settings, as before these were there
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+ARGUMENTS = ("memory", "seed", "seeds", "epochs", "tasks", "device", "precision", "engine", "threads", "validation")
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
 
 
@@ -78,7 +79,10 @@ def resolve(stream: str, method: str, memory: int, usual: Settings, given: dict[
 def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:
     """A value given as text, as the type the setting has; ``where`` it was given is named in errors."""
     if key not in known:
-        raise SnclError(f"there is no setting {key!r} here; {where} takes {', '.join(sorted(known))}")
+        if key in ARGUMENTS:
+            raise SnclError(f"{key} is no setting; give `{key}={text}` by itself")
+        near = suggestion(each for each in nearest(key, known, MEANT_SETTINGS) if each in known)
+        raise SnclError(f"there is no setting {key!r} here; {near}{where} takes {', '.join(sorted(known))}")
     kind = type(known[key])
     try:
         value = kind(text)

@@ -9,7 +9,7 @@ import torch
 
 from sncl.errors import SnclError
 from sncl.streams.arrange import arrange
-from sncl.streams.benchmarks import Benchmark, named, resplit, user_benchmark
+from sncl.streams.benchmarks import Benchmark, named, resplit, stream_name, user_benchmark
 from sncl.streams.cache import Progress
 from sncl.streams.datasets.sources import Dataset, data_root, load
 from sncl.streams.standardisation import brightness_transform, first_samples, standardise
@@ -52,6 +52,7 @@ def build(
     spec = parse_spec(name, cut, target, domain, size)
     if spec is not None:
         return build_user(read(spec, progress), seed, batch_size, tasks, split, validation, device, augment)
+    name = stream_name(name)
     benchmark = named(name)
     if split is not None:
         benchmark = resplit(name, benchmark, split)

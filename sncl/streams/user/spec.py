@@ -1,4 +1,4 @@
-"""How a stream's name and options specify the user's data: ``folder:PATH``, ``npz:PATH`` and ``table:PATH``."""
+"""How a stream's name and options specify the user's data: ``folder:PATH``, ``npz:PATH``, ``table:PATH``, or a path."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sncl.errors import SnclError
+from sncl.streams.user.recognise import Form, recognised
 
-Form = Literal["folder", "npz", "table"]
 Cut = Literal["classes", "domain", "none"]
 
 FORMS: dict[str, str] = {
@@ -16,7 +16,6 @@ FORMS: dict[str, str] = {
     "npz:PATH": "arrays x, y (and test_x, test_y, domain) of one .npz file; PATH.npz will do",
     "table:PATH": "a .csv or .parquet file with a column of labels; PATH.csv, PATH.parquet will do",
 }
-BY_SUFFIX: dict[str, Form] = {".npz": "npz", ".csv": "table", ".parquet": "table"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,19 @@ def parse_spec(
 
 
 def locate(stream: str) -> tuple[Form, Path] | None:
-    """The form and the path that a stream's name gives; None for a name that is neither a form nor a file of one."""
+    """The form and the path that a stream's name gives; None for a name of `sncl list`, and for one that is no path."""
     form, colon, rest = stream.partition(":")
     if colon and form in get_args(Form):
         if not rest:
             raise SnclError(f"{form}: is followed by a path, as in {form}:data/mine")
         return form, Path(rest).expanduser()  # type: ignore[return-value]
-    path = Path(stream).expanduser()
-    return (BY_SUFFIX[path.suffix.lower()], path) if path.suffix.lower() in BY_SUFFIX else None
+    return None if beside_benchmark(stream) else recognised(Path(stream).expanduser())
+
+
+def beside_benchmark(stream: str) -> str:
+    """A note where a file or folder has the name of a benchmark, which is what the name stands for; else nothing."""
+    if not Path(stream).exists():
+        return ""
+    from sncl.streams.benchmarks import STREAMS
+
+    return f"{stream} is the benchmark; for what lies here under that name say ./{stream}" if stream in STREAMS else ""
