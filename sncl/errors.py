@@ -41,8 +41,8 @@ def nearest(name: str, known: Iterable[str], meant: Mapping[str, str] | None = N
     word = letters(name)
     if word in by_letters:
         return [by_letters[word]]
-    if meant is not None and word in meant:
-        return meant[word].split()
+    if called := [each for each in (meant or {}).get(word, "").split() if each in by_letters.values()]:
+        return called
     parts = [each for key, each in by_letters.items() if word in key] if len(word) >= SHORTEST_PART else []
     return (parts or [by_letters[key] for key in get_close_matches(word, by_letters, cutoff=ALIKE)])[:MOST_NAMES]
 

@@ -175,6 +175,21 @@ def test_the_table_of_streams_is_that_of_the_code() -> None:
     assert sorted(told) == sorted(STREAMS)
 
 
+def test_the_table_of_extras_is_that_of_the_project() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    told = {
+        name: brings.split(", ") for name, brings in re.findall(r"^\| `(\w+)` \| ([\w, -]+) \|", page, re.MULTILINE)
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: needed for name, needed in project["optional-dependencies"].items() if name not in ("dev", "docs")}
+    assert told == {name: [re.match(r"[\w-]+", each)[0] for each in needed] for name, needed in extras.items()}
+    pinned = re.search(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    (least,) = (each.partition(">=")[2] for each in project["dependencies"] if each.startswith("torch"))
+    assert pinned
+    assert f"| PyTorch | {least} or newer | {pinned[1]} |" in page
+    assert f"| Python | {project['requires-python'].removeprefix('>=')} or newer |" in page
+
+
 def layers() -> dict[str, tuple[int, str]]:
     """The folders in the table of layers of the page on architecture: level, and what is said of the files."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

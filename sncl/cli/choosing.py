@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.cli.console import err, say
-from sncl.cli.options import pairs
+from sncl.cli.options import names, pairs
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def choose_stream(
     split: str | None = None,
     classes: int | None = None,
     set_: list[str] | None = None,
+    ignore: list[str] | None = None,
+    category: list[str] | None = None,
+    number: list[str] | None = None,
 ) -> Chosen:
     """Understand the options that name a stream; the user's data are read."""
     from sncl.cli.bars import reading_bar
@@ -66,7 +69,8 @@ def choose_stream(
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
     notes: list[str] = []
-    spec, user_data = parse_spec(stream, cut, target, domain, size), None
+    kinds = names(ignore), names(category), names(number)
+    spec, user_data = parse_spec(stream, cut, target, domain, size, *kinds), None
     if spec is None:
         stream = stream_name(stream)
         if note := beside_benchmark(stream):

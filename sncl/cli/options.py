@@ -61,6 +61,18 @@ DomainOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="The column or array of domains", rich_help_panel=OWN_DATA),
 ]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Leave this column of a table out", rich_help_panel=OWN_DATA),
+]
+CategoryOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="The values of this column are categories", rich_help_panel=OWN_DATA),
+]
+NumberOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="The values of this column are numbers", rich_help_panel=OWN_DATA),
+]
 SizeOption = Annotated[
     int | None,
     typer.Option(help="Resize images to so many pixels a side", min=1, rich_help_panel=OWN_DATA),

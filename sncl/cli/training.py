@@ -12,15 +12,18 @@ import typer
 from sncl.cli.choosing import choose_stream, from_file
 from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
+    CategoryOption,
     ClassesOption,
     CutOption,
     DataOption,
     DeviceOption,
     DomainOption,
     EpochsOption,
+    IgnoreOption,
     JsonOption,
     MemoryOption,
     MethodOption,
+    NumberOption,
     PrecisionOption,
     ReportOption,
     SetOption,
@@ -53,6 +56,9 @@ def train_command(
     cut: CutOption = None,
     target: TargetOption = None,
     domain: DomainOption = None,
+    ignore: IgnoreOption = None,
+    category: CategoryOption = None,
+    number: NumberOption = None,
     size: SizeOption = None,
     set_: SetOption = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
@@ -79,7 +85,7 @@ def train_command(
 
     numbers, method = seeds_asked(seed, seeds), method_name(method)
     check_outputs(report, tensorboard)
-    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
         plan,
@@ -97,8 +103,8 @@ def train_command(
         user_data=chosen.user_data,
     )
     jobs = []
-    for number in numbers:
-        experiment = common(seed=number, unchecked=True)
+    for one in numbers:
+        experiment = common(seed=one, unchecked=True)
         place = run_folder(folder, experiment, several=seeds is not None)
         jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
     found = [finished_result(job.experiment, job.folder, job.data) for job in jobs]
@@ -159,8 +165,10 @@ def notes_before(jobs: Sequence[Job], found: Sequence[Result | None], memory: in
 
 def show_results(jobs: Sequence[Job], results: Sequence[Result], several: bool, as_json: bool) -> None:
     """Print the results as a table or as JSON, and say where the runs are."""
-    from sncl.runs.summary import footnote, results_table
+    from sncl.runs.summary import footnote, majority_warnings, results_table
 
+    for warning in majority_warnings(results):
+        err.print(f"warning: {warning}")
     if as_json:
         print_json({"runs": [result.to_json() for result in results]} if several else results[0].to_json())
         return

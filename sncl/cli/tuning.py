@@ -12,15 +12,18 @@ from sncl.cli.choosing import choose_stream
 from sncl.cli.completion import complete_setting
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
+    CategoryOption,
     ClassesOption,
     CutOption,
     DataOption,
     DeviceOption,
     DomainOption,
     EpochsOption,
+    IgnoreOption,
     JsonOption,
     MemoryOption,
     MethodOption,
+    NumberOption,
     SizeOption,
     SplitOption,
     StreamOption,
@@ -53,6 +56,9 @@ def tune_command(
     cut: CutOption = None,
     target: TargetOption = None,
     domain: DomainOption = None,
+    ignore: IgnoreOption = None,
+    category: CategoryOption = None,
+    number: NumberOption = None,
     size: SizeOption = None,
     set_: Annotated[
         list[str] | None,
@@ -79,7 +85,7 @@ def tune_command(
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
-    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     sought = plan_search(
         chosen.stream,
         method,

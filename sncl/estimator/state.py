@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -32,6 +33,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
 
     classes_: NDArray[Any]
     learner_: Learner
+    network: Network | None
     n_features_in_: int
     random_state: Any
     _spec: LearnerSpec
@@ -49,6 +51,24 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         self._check_usable()
         check_weights(self.learner_)
         write_checkpoint(Path(path), *self._state(), keep_previous=True)
+
+    @exclusive
+    def state(self) -> tuple[Fields, dict[str, Any]]:
+        """A copy of what :meth:`save` writes: tensors, and plain data that says what they belong to."""
+        self._check_usable()
+        check_weights(self.learner_)
+        return self._state()
+
+    @exclusive
+    def snapshot(self) -> Self:
+        """A copy that only predicts, as this estimator does now, and never waits while this one learns."""
+        self._check_usable()
+        learner = self.learner_.snapshot()
+        kept = (learner, self.network, self._spec)  # which nothing changes
+        twin = type(self).__new__(type(self))
+        known = {id(each): each for each in kept}
+        twin.__dict__.update(deepcopy(self._unlocked() | {"learner_": learner, "_scale": None}, known))
+        return twin
 
     @classmethod
     def load(cls, path: str | Path, *, network: Network | None = None, device: str | None = None) -> Self:

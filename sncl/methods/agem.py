@@ -16,7 +16,7 @@ from torch import Tensor
 from sncl.memory.admission import PerTask
 from sncl.methods.gradients import gradient_of, set_gradient_vector
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
 
@@ -34,13 +34,14 @@ class Projected(Method):
     joined pass both would go back through all samples.
     """
 
+    takes_weights = True
     draws = 1
     one_backward = False
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        losses = {"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()}
+        losses = {"labels": label_loss(net(inputs(now)).logits, now)}
         if past:
-            losses["past_labels"] = label_losses(net(inputs(past[0])).logits, past[0]["y"]).mean()
+            losses["past_labels"] = label_loss(net(inputs(past[0])).logits, past[0])
         return Outcome(losses)
 
     def backward(self, net: Tapped, losses: Fields) -> None:

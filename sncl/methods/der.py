@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sncl.methods.method import Growth, Method, Outcome
-from sncl.methods.terms import label_losses, logit_distance, with_new_classes
+from sncl.methods.terms import label_loss, logit_distance, with_new_classes
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
 
@@ -18,6 +18,8 @@ class DER(Method):
     Reference: Buzzega et al., *Dark Experience for General Continual Learning*, NeurIPS 2020.
     """
 
+    takes_weights = True
+
     def __init__(self, logits: float, labels: float = 0.0) -> None:
         super().__init__()
         self.logits = logits
@@ -26,11 +28,11 @@ class DER(Method):
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         here, *there = net.passes(inputs(now), *(inputs(rows) for rows in past))
-        losses = {"labels": label_losses(here.logits, now["y"]).mean()}
+        losses = {"labels": label_loss(here.logits, now)}
         if past:
             losses["past_logits"] = self.logits * logit_distance(there[0].logits, past[0]["logits"])
         if past and self.labels:
-            losses["past_labels"] = self.labels * label_losses(there[1].logits, past[1]["y"]).mean()
+            losses["past_labels"] = self.labels * label_loss(there[1].logits, past[1])
         return Outcome(losses, remember={"logits": here.logits})
 
     def grow(self, net: Tapped, growth: Growth) -> Fields:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import joined, label_losses
+from sncl.methods.terms import joined, label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 
@@ -15,8 +15,9 @@ class ER(Method):
     Memories in Continual Learning*, 2019.
     """
 
+    takes_weights = True
     draws = 1
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x, y = joined(now, past)
-        return Outcome({"labels": label_losses(net(x).logits, y).mean()})
+        x, labels = joined(now, past)
+        return Outcome({"labels": label_loss(net(x).logits, labels)})

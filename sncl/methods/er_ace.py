@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
 
@@ -29,13 +29,14 @@ class ERACE(Method):
     alone.
     """
 
+    takes_weights = True
     draws = 1
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         here, *there = net.passes(inputs(now), *(inputs(rows) for rows in past))
         logits = here.logits.float()
         absent = torch.ones_like(logits[0], dtype=torch.bool).index_fill_(0, now["y"], False)  # [classes]
-        losses = {"labels": label_losses(logits.masked_fill(absent, -torch.inf), now["y"]).mean()}
+        losses = {"labels": label_loss(logits.masked_fill(absent, -torch.inf), now)}
         if past:
-            losses["past_labels"] = label_losses(there[0].logits, past[0]["y"]).mean()
+            losses["past_labels"] = label_loss(there[0].logits, past[0])
         return Outcome(losses)

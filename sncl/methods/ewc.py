@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from sncl.methods.gradients import carried, per_sample_gradients, trained, weight_vector
 from sncl.methods.method import Growth, Method, Outcome, TaskEnd
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import label_loss, label_losses
 from sncl.networks.taps import Tapped, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs, pieces
 
@@ -38,6 +38,7 @@ class OEWC(Method):
     than gradient descent can follow (strength * F is at most 1 / (2 lr)): from twice that on the penalty would diverge.
     """
 
+    takes_weights = True
     needs_boundaries = True
     revisits = True
 
@@ -62,7 +63,7 @@ class OEWC(Method):
         away = weight_vector(net) - self.anchor
         return Outcome(
             {
-                "labels": label_losses(net(inputs(now)).logits, now["y"]).mean(),
+                "labels": label_loss(net(inputs(now)).logits, now),
                 "penalty": self.strength * (self.fisher.clamp(max=self.largest_fisher) * away.square()).sum(),
             }
         )

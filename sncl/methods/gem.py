@@ -22,7 +22,7 @@ from sncl.errors import SnclError
 from sncl.memory.admission import PerTask
 from sncl.methods.gradients import gradient_of, set_gradient_vector
 from sncl.methods.method import Method, Outcome, TaskEnd
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import WEIGHT, label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs, picked, pieces, under, within
 
@@ -71,6 +71,7 @@ class GEM(Method):
     task's gradient goes through the samples of all. How many samples each task has is read by the host.
     """
 
+    takes_weights = True
     capturable = False
     draws = 1
     needs_boundaries = True
@@ -88,13 +89,15 @@ class GEM(Method):
         return sys.maxsize
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        losses = {"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()}
+        losses = {"labels": label_loss(net(inputs(now)).logits, now)}
         for rows in past:
             tasks, sizes = rows["task"].unique(return_counts=True)
             order, lengths = rows["task"].argsort(stable=True), sizes.tolist()
             x = pieces(picked(inputs(rows), order), lengths)
-            each = zip(tasks.tolist(), x, rows["y"][order].split(lengths), strict=True)
-            losses |= under("past", {str(task): label_losses(net(x).logits, y).mean() for task, x, y in each})
+            labels = {name: rows[name][order].split(lengths) for name in ("y", WEIGHT) if name in rows}
+            for number, task in enumerate(tasks.tolist()):
+                own = {name: parts[number] for name, parts in labels.items()}
+                losses |= under("past", {str(task): label_loss(net(x[number]).logits, own)})
         return Outcome(losses, remember={"task": self.ended.expand(now["y"].shape)})
 
     def backward(self, net: Tapped, losses: Fields) -> None:

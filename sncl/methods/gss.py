@@ -17,7 +17,7 @@ from sncl.errors import SnclError
 from sncl.memory.diverse import GradientDiverse
 from sncl.methods.gradients import per_sample_gradients
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import joined, label_losses
+from sncl.methods.terms import joined, label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, Inputs, inputs, pieces
 
@@ -61,9 +61,11 @@ class GSS(Method):
     """loss = CE over the batch and a replayed batch, in a single mean; samples are scored against ``compared`` others.
 
     Scores are those of the weights the batch arrives at, and of each image as it was augmented; the code the
-    published numbers come from scores behind the update. Gradients are taken in evaluation mode.
+    published numbers come from scores behind the update. Gradients are taken in evaluation mode, and without weights: a
+    score compares directions.
     """
 
+    takes_weights = True
     capturable = False
     draws = 2
 
@@ -78,8 +80,8 @@ class GSS(Method):
         return usual if draw == 0 else self.compared
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x, y = joined(now, past[:1])
-        losses = {"labels": label_losses(net(x).logits, y).mean()}
+        x, labels = joined(now, past[:1])
+        losses = {"labels": label_loss(net(x).logits, labels)}
         if past:
             score, whole = scores(net, now, past[1])
         else:

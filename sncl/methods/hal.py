@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from sncl.errors import SnclError
 from sncl.methods.method import Growth, Method, Outcome, TaskEnd
-from sncl.methods.terms import joined, label_losses, padded
+from sncl.methods.terms import joined, label_loss, label_losses, padded
 from sncl.networks.last import LAST, tap_last
 from sncl.networks.taps import Activations, Tapped, evaluating
 from sncl.tensors.fields import Fields, Inputs
@@ -38,6 +38,7 @@ class HAL(Method):
     of the anchors. The look-ahead is a step of plain gradient descent, whatever the optimiser.
     """
 
+    takes_weights = True
     draws = 1
     needs_boundaries = True
     expands = True
@@ -78,8 +79,8 @@ class HAL(Method):
         return tapped
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x, y = joined(now, past)
-        return Outcome({"labels": label_losses(net(x).logits, y).mean()})
+        x, labels = joined(now, past)
+        return Outcome({"labels": label_loss(net(x).logits, labels)})
 
     def backward(self, net: Tapped, losses: Fields) -> None:
         super().backward(net, losses)
@@ -128,8 +129,8 @@ class HAL(Method):
         """One anchor for each of the classes ``y``."""
         memory, drawing = end.memory, end.generator
         chosen = torch.randperm(len(memory["y"]), generator=drawing)[: self.finetune_rows].to(y.device)
-        logits = aside(net, end.transform(memory["x"][chosen])).logits
-        loss = label_losses(logits, memory["y"][chosen]).mean()
+        rows = {name: value[chosen] for name, value in memory.items()}
+        loss = label_loss(aside(net, end.transform(rows["x"])).logits, rows)
         weights = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
         slopes = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
         theta = {name: weight.detach() for name, weight in weights.items()}

@@ -39,6 +39,7 @@ class ICaRL(Method):
     data of the task, so that M / (M + samples of the task) of each batch are exemplars on average; here it is a fixed
     number. The means are those of the network at the last boundary: within a task they are older than the network.
     Classes are taken to come in one task only: one that comes again has its old outputs distilled, and is herded anew.
+    It takes no weights of samples: what it predicts by are means of exemplars, of which every class has as many.
     """
 
     draws = 1
@@ -73,9 +74,9 @@ class ICaRL(Method):
         return self.exemplars_per_batch
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        x, y = joined(now, past)
+        x, labels = joined(now, past)
         logits = net(x).logits.float()
-        targets = F.one_hot(y, logits.shape[1]).to(logits.dtype)  # [rows, classes]
+        targets = F.one_hot(labels["y"], logits.shape[1]).to(logits.dtype)  # [rows, classes]
         if past:
             with torch.no_grad():
                 targets = torch.where(self.learned, call(self.old, x).float().sigmoid(), targets)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.methods.method import Growth, Method, Outcome, TaskEnd
-from sncl.methods.terms import label_losses, padded
+from sncl.methods.terms import label_loss, padded
 from sncl.networks.taps import Tapped, call, evaluating
 from sncl.tensors.fields import Fields, Inputs, inputs
 
@@ -36,6 +36,7 @@ class LwF(Method):
     that are neither augmented nor normalised; and it opens all classes of a task at its first batch.
     """
 
+    takes_weights = True
     needs_boundaries = True
 
     def __init__(self, alpha: float, temperature: float = 2.0, decay: float = 0.0) -> None:
@@ -57,7 +58,7 @@ class LwF(Method):
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         logits = net(inputs(now)).logits.float()
         among = self.seen.index_fill(0, now["y"], True)
-        losses = {"labels": label_losses(logits.masked_fill(~among, CLOSED), now["y"]).mean()}
+        losses = {"labels": label_loss(logits.masked_fill(~among, CLOSED), now)}
         if self.alpha:
             with torch.no_grad():
                 answers = call(self.before, inputs(now)).float()

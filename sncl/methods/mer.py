@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sncl.errors import SnclError
 from sncl.methods.gradients import trained, weight_vector
 from sncl.methods.method import Growth, Method, Outcome
-from sncl.methods.terms import joined, label_losses
+from sncl.methods.terms import joined, label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields
 
@@ -33,6 +33,7 @@ class MER(Method):
     for it.
     """
 
+    takes_weights = True
     draws = 1
 
     def __init__(self, beta: float, gamma: float, inner: int) -> None:
@@ -66,8 +67,8 @@ class MER(Method):
         if self.gamma != 1:
             here = weight_vector(net).detach()
             self.start.copy_(torch.where(self.taken == 0, here, self.start))
-        x, y = joined(now, past)
-        return Outcome({"labels": label_losses(net(x).logits, y).mean()})
+        x, labels = joined(now, past)
+        return Outcome({"labels": label_loss(net(x).logits, labels)})
 
     def after_update(self, net: Tapped, now: Fields) -> None:
         if self.gamma == 1:

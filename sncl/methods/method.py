@@ -60,8 +60,8 @@ class Method(nn.Module, ABC):
 
     ``now`` holds the batch, ``past`` one replayed batch for each of ``draws`` (empty while nothing is remembered);
     both are named tensors: ``x`` as the network takes it (``x/name`` where it takes several, read by
-    :func:`sncl.tensors.fields.inputs`), ``y``, and in ``past`` whatever the method remembered and the ``slot`` of each
-    sample.
+    :func:`sncl.tensors.fields.inputs`), ``y``, the ``weight`` of each label where samples have one, and in ``past``
+    whatever the method remembered and the ``slot`` of each sample.
     """
 
     draws: int = 0  # independent replayed batches in each step
@@ -74,6 +74,7 @@ class Method(nn.Module, ABC):
     supports_ema: ClassVar[bool] = True  # what it stores for predictions fits the average of the weights too
     bf16_safe: ClassVar[bool] = True  # learns with passes in bfloat16 too
     expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
+    takes_weights: ClassVar[bool] = False  # the labels' losses are means by the field ``weight``, where it is there
     grows: ClassVar[bool] = True  # outputs for new classes may be added at any time, in :meth:`grow`
 
     def __init__(self) -> None:

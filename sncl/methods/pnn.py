@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sncl.methods.method import Method, Outcome
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import label_loss
 from sncl.networks.progressive import Progressive
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, Inputs, inputs
@@ -28,6 +28,7 @@ class PNN(Method):
     2020 stop at five). ResNet18 is not in the paper; stages stand for its layers, as in those runs.
     """
 
+    takes_weights = True
     needs_boundaries = True
     needs_task_at_test = True
     bf16_safe = False  # on seq-cifar10 its loss became nan early in the second task, with all of three seeds
@@ -41,7 +42,7 @@ class PNN(Method):
         return [{"params": list(_columns(net).newest.parameters()), "lr": lr}]
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
-        return Outcome({"labels": label_losses(net(inputs(now)).logits, now["y"]).mean()})
+        return Outcome({"labels": label_loss(net(inputs(now)).logits, now)})
 
     def expand(self, net: Tapped) -> None:
         _columns(net).grow()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from sncl.methods.gradients import carried, gradient_vector, trained, weight_vector
 from sncl.methods.method import Growth, Method, Outcome, TaskEnd
-from sncl.methods.terms import label_losses
+from sncl.methods.terms import label_loss
 from sncl.networks.taps import Tapped
 from sncl.tensors.fields import Fields, inputs
 
@@ -35,6 +35,7 @@ class SI(Method):
     be plain gradient descent; with another optimiser it is an approximation.
     """
 
+    takes_weights = True
     needs_boundaries = True
 
     def __init__(self, strength: float, damping: float = 1.0) -> None:
@@ -61,7 +62,7 @@ class SI(Method):
         away = weight_vector(net) - self.start
         return Outcome(
             {
-                "labels": label_losses(net(inputs(now)).logits, now["y"]).mean(),
+                "labels": label_loss(net(inputs(now)).logits, now),
                 "penalty": self.strength * (self.importance * away.square()).sum(),
             }
         )

@@ -14,7 +14,14 @@ from torch import nn
 
 from sncl.memory.admission import Admission, LossAwareReservoir
 from sncl.methods.method import Growth, Method, Outcome
-from sncl.methods.terms import feature_distance, label_losses, logit_distance, pooled, with_new_classes
+from sncl.methods.terms import (
+    feature_distance,
+    label_losses,
+    logit_distance,
+    pooled,
+    weighted_mean,
+    with_new_classes,
+)
 from sncl.networks.gating.policies import Gating
 from sncl.networks.layers import find_features, named_sites
 from sncl.networks.taps import Tapped
@@ -31,7 +38,10 @@ class SNCL(Method):
 
     Means stand where the paper writes sums, so that weights mean the same on every network. Logits and features are
     replayed on one draw and labels on an independent second one, as in DER++. Features are stored in half precision.
+    Weights of samples reach the labels' losses alone: admission sorts by how hard a sample is, not how much it counts.
     """
+
+    takes_weights = True
 
     def __init__(
         self,
@@ -60,7 +70,7 @@ class SNCL(Method):
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         here, *there = net.passes(inputs(now), *(inputs(batch) for batch in past))
         each, refresh = label_losses(here.logits, now["y"]), Fields()
-        losses = {"labels": each.mean()}
+        losses = {"labels": weighted_mean(each, now)}
         if past:
             losses["past_logits"] = self.beta * logit_distance(there[0].logits, past[0]["logits"])
         if past and self.gamma:
@@ -68,7 +78,7 @@ class SNCL(Method):
             losses["past_features"] = self.gamma * distance
         if past and self.alpha:
             again = label_losses(there[1].logits, past[1]["y"])  # [samples]
-            losses["past_labels"] = self.alpha * again.mean()
+            losses["past_labels"] = self.alpha * weighted_mean(again, past[1])
             refresh = {"slot": past[1]["slot"], "loss": again}
         losses |= self.gating.losses() if self.gating is not None else {}
         remember = {"logits": here.logits, "loss": each, **under("features", pooled(here.features, self.axes))}

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from sncl.tensors.fields import Fields, Inputs, end_to_end, inputs
 
+WEIGHT = "weight"  # the field of a batch that says how much the label of each sample counts, where it has one
+
 
 def padded(values: Tensor, length: int) -> Tensor:
     """``values`` with zeros behind them, so many in all on the first axis."""
@@ -31,15 +33,30 @@ def with_new_classes(logits: Tensor, outputs: int) -> Tensor:
     return torch.cat([logits, new], 1)
 
 
-def joined(now: Fields, past: Sequence[Fields]) -> tuple[Inputs, Tensor]:
-    """Inputs and labels of the batch and of what is replayed beside it, end to end."""
+def joined(now: Fields, past: Sequence[Fields]) -> tuple[Inputs, Fields]:
+    """The inputs of the batch and of what is replayed beside it, end to end; and their labels, with their weights."""
     batches = (now, *past)
-    return end_to_end([inputs(rows) for rows in batches]), torch.cat([rows["y"] for rows in batches])
+    labels = {name: torch.cat([rows[name] for rows in batches]) for name in ("y", WEIGHT) if name in now}
+    return end_to_end([inputs(rows) for rows in batches]), labels
 
 
 def label_losses(logits: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of every sample over all output units. [rows]"""
     return F.cross_entropy(logits.float(), y, reduction="none")
+
+
+def weighted_mean(each: Tensor, rows: Fields) -> Tensor:
+    """The mean over samples of weight * loss; without weights, that of the losses.
+
+    It is divided by the number of samples, not by the sum of weights: a sample pulls as its weight says, whatever else
+    is in its batch.
+    """
+    return (each * rows[WEIGHT]).mean() if WEIGHT in rows else each.mean()
+
+
+def label_loss(logits: Tensor, rows: Fields) -> Tensor:
+    """The cross-entropy of the labels of ``rows``, as a mean by their weights."""
+    return weighted_mean(label_losses(logits, rows["y"]), rows)
 
 
 def logit_distance(logits: Tensor, remembered: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sncl.report.elements import figure_element, sheet_element, table_element
 from sncl.report.figures.accuracy import accuracy_figure, forgetting_figure, matrix_figure
+from sncl.report.figures.classes import confusion_figure, recall_figure
 from sncl.report.figures.figure import Figure
 from sncl.report.figures.memory import balance_figure, stored_loss_figure
 from sncl.report.figures.size import COMMAND, TITLE, Sweeps, size_figure, unknown_sizes
@@ -44,6 +45,7 @@ def sections(groups: Sequence[RunGroup], stored: Mapping[str, Stored], sweeps: S
         Section("results", "Final results", [], final_tables(groups)),
         Section("over-time", "Accuracy over time", [accuracy_figure(groups)]),
         Section("matrices", "Accuracy matrix", [matrix_figure(groups)]),
+        Section("classes", "By class", [recall_figure(groups), confusion_figure(groups)]),
         Section("by-task", "Forgetting", [forgetting_figure(groups)]),
         Section("training", "Training losses", [loss_figure(groups)]),
         Section("spent", "Time and memory", [cost_figure(groups)]),

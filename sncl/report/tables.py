@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sncl.paper.tables import Published, published_for
 from sncl.report.figures.figure import groups_by_stream, readout_title
 from sncl.report.groups import RunGroup
-from sncl.runs.summary import CollapsedRuns, show
+from sncl.runs.summary import UNEVEN_HEADINGS, CollapsedRuns, has_imbalance, show, uneven_cells
 from sncl.streams.benchmarks import STREAMS
 
 
@@ -25,7 +25,9 @@ def final_of(members: Sequence[RunGroup]) -> tuple[list[str], list[list[str]]]:
         headings.append(f"{readout_title(readout)}, %")
         if any(readout in found for found in papers):
             headings.append("paper, %")
-    headings += ["forgetting", "open", "seconds", "bytes a sample"]
+    uneven = has_imbalance(run.result for each in members for run in each.runs)
+    headings += [*(f"{heading}, %" for heading in UNEVEN_HEADINGS if uneven), "forgetting", "open", "seconds"]
+    headings.append("bytes a sample")
     lines = []
     for each, found in zip(members, papers, strict=True):
         results = [run.result for run in each.runs]
@@ -37,6 +39,7 @@ def final_of(members: Sequence[RunGroup]) -> tuple[list[str], list[list[str]]]:
                 line.append(printed(found.get(readout)))
         fractions = [result.active_fraction for result in results if result.active_fraction is not None]
         line += [
+            *(uneven_cells(results) if uneven else ()),
             show(result.forgetting for result in results),
             f"{100 * statistics.fmean(fractions):.0f} %" if fractions else "–",
             f"{statistics.fmean(result.seconds for result in results):.1f}",

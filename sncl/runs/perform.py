@@ -13,14 +13,16 @@ from filelock import FileLock, Timeout
 import sncl
 from sncl.errors import SnclError
 from sncl.evaluation.accuracy import Readout
+from sncl.evaluation.by_class import ByClass
 from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.data import refuse_changed_data, stamp_of
-from sncl.runs.experiment import EXPERIMENT, PROTOCOL, Experiment
+from sncl.runs.experiment import EXPERIMENT, PREPROCESSING, PROTOCOL, Experiment
 from sncl.runs.finished import finished_result, stored_result
 from sncl.runs.result import RESULT, Manifest, Measures, Result, write_result
 from sncl.streams.cache import Progress
+from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, sealed, write_json
 from sncl.training.engine import exact_kernels, on_threads
@@ -63,8 +65,9 @@ def perform(
             finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
             if finished is not None:
                 return finished
-            begin(experiment, folder, stamp)
-            options = (watch, checkpoint_seconds, keep_tasks, tensorboard)
+            begin(experiment, folder, stamp, stream.preprocessing)
+            balance = experiment.settings.get("class_weight") == "balanced"
+            options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
             result = summarise(experiment, stream, learner, scores)
             write_result(folder / RESULT, result)
@@ -75,7 +78,9 @@ def perform(
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> None:
+def begin(
+    experiment: Experiment, folder: Path, stamp: str | None = None, preprocessing: Preprocessing | None = None
+) -> None:
     """Make the folder that of this experiment. A checkpoint of another one is refused before anything is written."""
     if (folder / CHECKPOINT).exists():
         _, description = read_checkpoint(folder / CHECKPOINT)
@@ -83,7 +88,10 @@ def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> Non
         if not same_experiment(stored, ours):
             refuse_changed_data(folder, stored if isinstance(stored, dict) else {}, ours)
             raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
-    remove_parts(folder, *(re.escape(name) for name in (EXPERIMENT, RESULT, CHECKPOINT)), r"task-\d+\.safetensors")
+    written = (EXPERIMENT, PREPROCESSING, RESULT, CHECKPOINT)
+    remove_parts(folder, *(re.escape(name) for name in written), r"task-\d+\.safetensors")
+    if preprocessing is not None:
+        write_json(folder / PREPROCESSING, sealed(preprocessing.to_json()))
     write_json(folder / EXPERIMENT, sealed(experiment.described(stamp)))
 
 
@@ -111,6 +119,7 @@ def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: 
         class_names=list(stream.names) or None,
         task_names=list(stream.task_names) or None,
         collapsed=collapses(scores.best_recalls, task_tests(stream)),
+        by_class=None if scores.confusion is None else ByClass.counted(scores.confusion, stream.classes),
     )
 
 

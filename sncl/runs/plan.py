@@ -164,9 +164,11 @@ def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user
 def check_training(chosen: Settings, made: Method) -> None:
     from sncl.training.clipping import check_clip
     from sncl.training.ema import check_ema
+    from sncl.training.weighting import check_class_weight
 
     check_ema(float(chosen["ema"]), made)
     check_clip(float(chosen.get("clip", 0.0)))
+    check_class_weight(str(chosen.get("class_weight", "none")), made)
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:
             raise SnclError(f"{key} is a positive number, not {chosen[key]}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sncl.errors import SnclError
+from sncl.evaluation.by_class import ByClass
 from sncl.evaluation.collapse import Collapse
 from sncl.methods.table import Settings
 from sncl.training.checkpoint import check_seal, read_json, sealed, write_json
@@ -36,6 +37,11 @@ MANIFEST_KINDS: dict[str, JsonKind] = {
     "validation": NUMBER,
 }
 COLLAPSE_KINDS: dict[str, JsonKind] = {"task": int, "recall": NUMBER, "chance": NUMBER}
+BY_CLASS_KINDS: dict[str, JsonKind] = {
+    **dict.fromkeys(("balanced_accuracy", "majority"), NUMBER),
+    **dict.fromkeys(("samples", "recall"), list),
+    "confusion": OPTIONAL_LIST,
+}
 RESULT_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("stream", "method", "scored_on"), str),
     **dict.fromkeys(("memory", "seed", "steps", "parameters", "memory_bytes_per_sample"), int),
@@ -99,6 +105,7 @@ class Result:
     class_names: list[str] | None = None
     task_names: list[str] | None = None
     collapsed: list[Collapse] | None = None  # the tasks that were not learned; None where an older version did not say
+    by_class: ByClass | None = None  # of the main read-out after the last task; None as above
 
     @property
     def main(self) -> Measures:
@@ -118,6 +125,15 @@ class Result:
         return bool(self.collapsed)
 
     @property
+    def balanced_accuracy(self) -> float | None:
+        return None if self.by_class is None else self.by_class.balanced_accuracy
+
+    @property
+    def majority(self) -> float | None:
+        """The accuracy of always answering the most frequent class."""
+        return None if self.by_class is None else self.by_class.majority
+
+    @property
     def forgetting(self) -> float | None:
         return self.main.forgetting
 
@@ -131,7 +147,11 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``result.json``. Names that there are none of are left out, and what is not known."""
-        collapsed = {} if self.collapsed is None else {"collapsed": [each._asdict() for each in self.collapsed]}
+        told: dict[str, Any] = {}
+        if self.collapsed is not None:
+            told["collapsed"] = [each._asdict() for each in self.collapsed]
+        if self.by_class is not None:
+            told["by_class"] = asdict(self.by_class)
         names = {key: value for key in ("class_names", "task_names") if (value := getattr(self, key))}
         return {
             **{key: getattr(self, key) for key in ("stream", "method", "memory", "seed", "accuracy", *COPIED)},
@@ -139,7 +159,7 @@ class Result:
             **{key: getattr(self, key) for key in ("steps", "seconds", "memory_bytes_per_sample", "parameters")},
             **{key: getattr(self, key) for key in ("active_fraction", "open_by_task", "open_by_layer")},
             "accuracy_variants": self.accuracy_variants,
-            **collapsed,
+            **told,
             **names,
             "scored_on": self.scored_on,
             "manifest": asdict(self.manifest),
@@ -158,8 +178,11 @@ class Result:
                 for readout, each in parts["measures"].items()
             }
             manifest = Manifest(**expect(parts["manifest"], MANIFEST_KINDS))
-            collapsed = collapsed_from(facts.get("collapsed"))
-            found = cls(measures=measures, manifest=manifest, collapsed=collapsed, **expect(facts, RESULT_KINDS))
+            optional: dict[str, Any] = {
+                "collapsed": collapsed_from(facts.get("collapsed")),
+                "by_class": by_class_from(facts.get("by_class")),
+            }
+            found = cls(measures=measures, manifest=manifest, **optional, **expect(facts, RESULT_KINDS))
             check_parts(found)
             for key in ("accuracy", *COPIED):
                 if facts.get(key) != getattr(found, key):
@@ -205,6 +228,15 @@ def collapsed_from(facts: Any) -> list[Collapse] | None:
     if not isinstance(facts, list):
         raise ValueError("'collapsed' is of the wrong kind")
     return [Collapse(**expect(each, COLLAPSE_KINDS)) for each in facts]
+
+
+def by_class_from(facts: Any) -> ByClass | None:
+    """What the file says of each class; older files do not."""
+    if facts is None:
+        return None
+    found = ByClass(**expect(facts, BY_CLASS_KINDS))
+    found.check()
+    return found
 
 
 def is_accuracies(values: Iterable[Any]) -> bool:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
-NEUTRAL: Settings = {"clip": 0.0}  # of training: left out of a run's settings, as before these were there
+NEUTRAL: Settings = {
+    "clip": 0.0,
+    "class_weight": "none",
+}  # left out of a run's settings, as before these were there
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
 ARGUMENTS = ("memory", "seed", "seeds", "epochs", "tasks", "device", "precision", "engine", "threads", "validation")
@@ -81,7 +84,7 @@ def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Va
     if key not in known:
         if key in ARGUMENTS:
             raise SnclError(f"{key} is no setting; give `{key}={text}` by itself")
-        near = suggestion(each for each in nearest(key, known, MEANT_SETTINGS) if each in known)
+        near = suggestion(nearest(key, known, MEANT_SETTINGS))
         raise SnclError(f"there is no setting {key!r} here; {near}{where} takes {', '.join(sorted(known))}")
     kind = type(known[key])
     try:

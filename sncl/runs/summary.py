@@ -15,6 +15,7 @@ COLLAPSE_NOTE = (
     f"{COLLAPSED} collapsed: a task or more was not learned, with answers no better than chance; use a smaller `lr` "
     "or more `epochs`"
 )
+UNEVEN_HEADINGS = ("balanced", "majority")  # mean recall over classes, and the most frequent class as the only answer
 READOUT_TITLES = {"class_il": "Class-IL", "task_il": "Task-IL", "domain_il": "Domain-IL", "gcl": "GCL"}
 
 
@@ -85,10 +86,11 @@ def readouts(results: Iterable[Result]) -> list[str]:
 
 
 def results_table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells: accuracy by read-out, forgetting, open neurons and time."""
+    """Headings and cells: accuracy by read-out, what uneven classes make of it, forgetting, open neurons and time."""
     shown = readouts(results)
     headings = ["stream", "method", "memory", "seeds", *(READOUT_TITLES[readout] for readout in shown)]
-    headings += ["forgetting", "open", "seconds"]
+    uneven = has_imbalance(results)
+    headings += [*(UNEVEN_HEADINGS if uneven else ()), "forgetting", "open", "seconds"]
     cells = []
     for row in by_seeds(results):
         fractions = [result.active_fraction for result in row.results if result.active_fraction is not None]
@@ -100,12 +102,50 @@ def results_table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]
                 str(row.memory) if row.memory else "–",
                 collapsed.tell(str(len(row.results))),
                 *(collapsed.mark(show(row.accuracy(readout))) for readout in shown),
+                *(uneven_cells(row.results) if uneven else ()),
                 show(result.forgetting for result in row.results),
                 f"{100 * statistics.fmean(fractions):.0f} %" if fractions else "–",
                 f"{statistics.fmean(result.seconds for result in row.results):.1f}",
             ]
         )
     return headings, cells
+
+
+def has_imbalance(results: Iterable[Result]) -> bool:
+    """Whether the test classes of some of these results are uneven."""
+    return any(result.by_class is not None and result.by_class.is_imbalanced for result in results)
+
+
+def uneven_cells(results: Sequence[Result]) -> list[str]:
+    """What stands below :data:`UNEVEN_HEADINGS` for runs that differ in the seed; dashes where classes are even."""
+    if not has_imbalance(results):
+        return ["–" for _ in UNEVEN_HEADINGS]
+    majority = {f"{result.majority:.2f}" for result in results if result.majority is not None}
+    return [show(result.balanced_accuracy for result in results), ", ".join(sorted(majority))]
+
+
+def majority_warnings(results: Iterable[Result]) -> list[str]:
+    """In words, which runs are right less often than the answer that is the most frequent class, one line a method."""
+    return [line for group in by_seeds(results) if (line := _below_majority(group)) is not None]
+
+
+def _below_majority(group: SeedGroup) -> str | None:
+    below = [
+        (result, result.by_class)
+        for result in group.results
+        if result.by_class is not None and result.by_class.is_below_majority
+    ]
+    if not below:
+        return None
+    result, found = below[0]
+    most = found.samples.index(max(found.samples))
+    name = result.class_names[most] if result.class_names is not None and most < len(result.class_names) else str(most)
+    seeds = f" with {len(below)} of {len(group.results)} seeds" if len(group.results) > 1 else ""
+    right = mean_std([each.pooled_accuracy for _, each in below])[0]
+    return (
+        f"{group.title} is below the majority baseline{seeds}: {right:.2f} % of the {result.scored_on} samples are "
+        f"answered right, and always answering {name!r} would get {found.majority:.2f} %"
+    )
 
 
 def footnote(results: Iterable[Result]) -> str | None:

@@ -10,12 +10,13 @@ import json
 import os
 import re
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from shutil import copyfile
 from threading import get_native_id
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -70,20 +71,29 @@ def write_atomically(path: Path, content: bytes, keep_previous: bool = False) ->
 
     ``keep_previous`` leaves the old one beside it, as :data:`PREVIOUS`.
     """
+    with written_atomically(path, keep_previous) as file:
+        file.write(content)
+
+
+@contextmanager
+def written_atomically(path: Path, keep_previous: bool = False) -> Iterator[IO[bytes]]:
+    """The same for content that is written part by part; an error within leaves the old file."""
     beside = part_of(path)
     try:
         with open(beside, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         if keep_previous and path.is_file():
             _link_previous(path)
         os.replace(beside, path)
         sync_names(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):  # a disk that fails may fail here, too
             beside.unlink(missing_ok=True)
-        raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
 
 
 def _link_previous(path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sncl.evaluation.accuracy import READOUTS, Readout, mean_recall, predicted
+from sncl.evaluation.by_class import confusion_counts
 from sncl.evaluation.collapse import TaskTest
 from sncl.evaluation.metrics import Row, mean
 from sncl.networks.gating.attach import open_neurons, unmasked, variance_gates
@@ -18,6 +19,7 @@ from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
 
 Accuracies = dict[Readout, list[float | None]]
+CONFUSION = "confusion"
 UNMEASURED = -1.0  # in the tensors of a checkpoint, where None says it elsewhere
 
 
@@ -25,11 +27,13 @@ class Assessment(NamedTuple):
     """What the test sets say of a learner: accuracies, and the mean recall of each task, in percent.
 
     The recall is that of the task's own classes where they alone may compete, so that a preference for the latest
-    classes does not count.
+    classes does not count. ``confusion`` is that of the main read-out over all samples tested, see
+    :func:`sncl.evaluation.by_class.confusion_counts`.
     """
 
     accuracies: Accuracies
     recalls: list[float | None]
+    confusion: Tensor | None = None
 
 
 @dataclass
@@ -37,7 +41,8 @@ class Scores:
     """What was measured: accuracies in percent by read-out, of the untrained network and after each task.
 
     ``best_recalls`` has the mean recall of each task learned, the better one of those after its own end and after the
-    next task, which may learn it from what is replayed.
+    next task, which may learn it from what is replayed. ``confusion`` is that of the last evaluation, which older
+    checkpoints do not have.
     """
 
     untrained: Accuracies = field(default_factory=dict)
@@ -45,6 +50,7 @@ class Scores:
     open_by_task: list[float] = field(default_factory=list)
     seconds: float = 0.0
     best_recalls: list[float] = field(default_factory=list)
+    confusion: Tensor | None = field(default=None, init=False, repr=False, compare=False)
     packed: dict[Readout, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def add(self, tested: Assessment, learned: range, open_fraction: float | None) -> None:
@@ -55,18 +61,23 @@ class Scores:
         *before, latest = self.best_recalls or [0.0]
         known = len(before)
         self.best_recalls = [*before, max(latest, recalls[known]), *recalls[known + 1 :]]
+        self.confusion = tested.confusion
         if open_fraction is not None:
             self.open_by_task.append(open_fraction)
 
     def tensors(self) -> Fields:
-        """The matrices for a checkpoint: a million numbers for a thousand tasks, which JSON would take a second for."""
+        """The matrices for a checkpoint: a million numbers for a thousand tasks, which JSON would take a second for.
+
+        And the confusion of the last evaluation.
+        """
         for readout, rows in self.matrices.items():
             packed = self.packed.setdefault(readout, [])
             packed += [
                 torch.tensor([UNMEASURED if value is None else value for value in row], dtype=torch.float64)
                 for row in rows[len(packed) :]
             ]
-        return {readout: torch.stack(packed) for readout, packed in self.packed.items()}
+        matrices: Fields = {readout: torch.stack(packed) for readout, packed in self.packed.items()}
+        return matrices if self.confusion is None else matrices | {CONFUSION: self.confusion}
 
     def description(self) -> dict[str, Any]:
         """All else, as plain data; it names the matrices in their order."""
@@ -85,7 +96,11 @@ class Scores:
             else rows
             for readout, rows in description["matrices"].items()
         }
-        return cls(**description | {"matrices": matrices})
+        found = cls(**description | {"matrices": matrices})
+        found.confusion = tensors.get(CONFUSION)
+        if found.confusion is not None and (found.confusion.dtype != torch.int64 or found.confusion.shape[1:] != (3,)):
+            raise ValueError("no confusion")
+        return found
 
     def last(self, tasks: range) -> dict[Readout, Row]:
         """The last accuracies of these tasks, by read-out."""
@@ -109,14 +124,17 @@ def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
         readouts = tuple(readout for readout in readouts if readout == "task_il")
     rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
     recalls: list[float | None] = [None] * stream.test_tasks
+    main: list[tuple[Tensor, Tensor]] = []  # labels and answers
     for task in tasks:
         x, y = stream.test(task)
         logits = learner.logits(x, task)
         for readout in readouts:
             answers = predicted(logits, stream.groups[task], readout)
             rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
+            main += [(y, answers)] if readout == readouts[0] else []
         recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
-    return Assessment(rows, recalls)
+    confusion = confusion_counts(*(torch.cat(parts) for parts in zip(*main, strict=True)))
+    return Assessment(rows, recalls, confusion)
 
 
 def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:

@@ -22,10 +22,10 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from sncl.errors import SnclError
+from sncl.errors import Diverged, SnclError
 from sncl.tensors.fields import Fields, Inputs, picked
 from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, write_checkpoint
-from sncl.training.finite import check_losses, check_weights
+from sncl.training.finite import check_weights
 from sncl.training.items import item_batch, item_parts, whole_labels
 from sncl.training.learner import Learner
 from sncl.training.state import tensors_of
@@ -142,7 +142,7 @@ def _followed(
                 with learner.exclusively():  # no other thread learns between a prediction and its snapshot
                     answer, score = _answer(learner, item, position, score, skip_bad)
                     position = answer.position
-                    snapshots.reach(position, score, answer.losses)
+                    snapshots.reach(position, score)
                 yield answer._replace(stored=position is snapshots.stored)
         finally:
             snapshots.end()
@@ -158,7 +158,7 @@ def _answer(learner: Learner, item: Any, position: Position, score: Score, skip_
         count = len(y)
         predicted, losses, score = _predict_and_learn(learner, x, y, score)
     except SnclError as error:
-        if not skip_bad or learner.interrupted or learner.steps != steps:
+        if not skip_bad or isinstance(error, Diverged) or learner.interrupted or learner.steps != steps:
             raise
         refused = error
     passed = Position(position.batches + 1, position.rows + count, position.token if token is None else token)
@@ -194,24 +194,24 @@ class _Snapshots:
         self.stored_at = time.monotonic()
         self.failed = False
 
-    def reach(self, position: Position, score: Score, losses: Fields) -> None:
+    def reach(self, position: Position, score: Score) -> None:
         """The learner is at this position now; store it if it is time."""
         self.reached, self.steps, self.score = position, self.learner.steps, score
         late = self.seconds is not None and time.monotonic() - self.stored_at >= self.seconds
         if late or position.batches - self.stored.batches >= self.every:
-            self._store(losses)
+            self._store()
 
     def end(self) -> None:
         """Store what came since the last snapshot, unless the learner is not where the position says."""
         there = self.learner.steps == self.steps and not self.learner.interrupted
         if there and self.reached is not self.stored and not self.failed:
-            self._store({})
+            self._store()
 
-    def _store(self, losses: Fields) -> None:
+    def _store(self) -> None:
         if self.path is not None and self.learner.signature.example:  # nothing to store while all batches were bad
             self.failed = True
             with self.learner.exclusively():
-                _store(self.learner, self.path, self.reached, self.score, losses)
+                _store(self.learner, self.path, self.reached, self.score)
             self.stored_at, self.stored, self.failed = time.monotonic(), self.reached, False
 
 
@@ -257,8 +257,7 @@ def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
     return Position(*followed["position"]), Score(*followed["score"])
 
 
-def _store(learner: Learner, path: Path, position: Position, score: Score, losses: Fields) -> None:
-    check_losses(losses, learner.steps)
+def _store(learner: Learner, path: Path, position: Position, score: Score) -> None:
     check_weights(learner)
     followed = {"position": position, "score": score}
     try:

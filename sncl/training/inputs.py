@@ -59,7 +59,7 @@ def as_inputs(x: Samples) -> Inputs:
 
 
 def _as_input(name: str, value: Any) -> Tensor:
-    x = _tensor(name, value)
+    x = as_tensor(name, value)
     if x.is_complex():
         raise SnclError(f"{name} holds real numbers, not {short(x.dtype)}")
     if x.dim() == 0 or (x.dim() == 1 and x.is_floating_point()):
@@ -79,7 +79,7 @@ def called(name: str) -> str:
 
 def as_labels(y: Labels) -> Tensor:
     """Labels as integers."""
-    y = _tensor("y", y)
+    y = as_tensor("y", y)
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
     return y.to(torch.int64)
@@ -103,7 +103,8 @@ def refuse_gaps(x: Tensor) -> Tensor:
     return x
 
 
-def _tensor(name: str, value: Any) -> Tensor:
+def as_tensor(name: str, value: Any) -> Tensor:
+    """Numbers of any kind as a tensor, or an error that calls them ``name``."""
     if isinstance(value, Tensor):  # as plain numbers: what they were computed from is not learned, and not kept
         if value.is_inference():
             return value.clone()

@@ -33,13 +33,14 @@ from sncl.training.evaluate import (
     tested_after,
 )
 from sncl.training.events import Evaluation, Moment, Watch
-from sncl.training.finite import check_losses, check_weights
+from sncl.training.finite import check_weights
 from sncl.training.folder import BOARD, CHECKPOINT, CHECKPOINT_SECONDS, TASK_NETWORK, same_experiment
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
 from sncl.training.schedule import Place, batch_schedule, following, total_steps
 from sncl.training.stopping import finishing, stop_asked, stop_if_asked
 from sncl.training.tensorboard import Board
+from sncl.training.weighting import TaskWeights
 
 LOG_LINES = 200  # about how many lines of losses a run writes
 
@@ -84,13 +85,14 @@ def run(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_tasks: bool = False,
     tensorboard: bool = False,
+    balance: bool = False,
 ) -> Scores:
     """Learn the stream from where ``folder`` says it stopped, or from its beginning.
 
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
     every task, every ``checkpoint_seconds`` (0: behind every batch), and when the process is told to stop.
     ``keep_tasks`` also leaves the network after each task there, ``tensorboard`` a log for TensorBoard; both change
-    nothing else.
+    nothing else. ``balance`` makes the samples of rare classes count more.
     """
     reached = resumed(learner, folder, identity)
     with (
@@ -98,6 +100,7 @@ def run(
         Board(folder / BOARD, learner.steps) if tensorboard else nullcontext() as board,
     ):
         running = StreamRun(learner, stream, epochs, folder, identity, reached, log, board, watch)
+        running.weights = TaskWeights(stream) if balance else None
         running.score_untrained()
         with finishing():
             running.learn(reached.place, checkpoint_seconds, keep_tasks)
@@ -128,6 +131,7 @@ class StreamRun:
         self.folder, self.identity = folder, identity
         self.scores = reached.scores
         self.log, self.board, self.watch = log, board, watch
+        self.weights: TaskWeights | None = None
         self.total = total_steps(stream, epochs)
         self.samples = 0  # learned since the run was started or resumed
         self.begun = self.saved = time.monotonic()
@@ -143,13 +147,14 @@ class StreamRun:
         """Learn the batches from ``start`` on."""
         self._restart_clock()
         for place, positions, last in batch_schedule(self.stream, self.epochs, start):
-            losses = self.learner.learn(*self.stream.batch(place.task, positions))
+            x, y = self.stream.batch(place.task, positions)
+            losses = self.learner.learn(x, y, None if self.weights is None else self.weights(place.task, y))
             self.samples += len(positions)
             self._report(place, losses, last)
             if last:
                 self._end_task(place)
             if last or stop_asked() or time.monotonic() - self.saved >= checkpoint_seconds:
-                check_losses(losses, self.learner.steps)
+                self.learner.watch.look()
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
@@ -173,7 +178,7 @@ class StreamRun:
         steps = self.learner.steps
         values = None
         if last or steps % max(1, self.total // LOG_LINES) == 0:
-            check_losses(losses, steps)
+            self.learner.watch.look()
             values = {name: float(loss) for name, loss in losses.items()}
             self.log.write(event="losses", step=steps, task=place.task, epoch=place.epoch, losses=values)
             if self.board is not None:

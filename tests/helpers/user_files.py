@@ -87,6 +87,15 @@ def save_table(path: Path, rows: Rows | None = None, header: Sequence[str] = HEA
     return path
 
 
+def save_uneven(path: Path, rows: int = 400, rare: int = 8, seed: int = 0) -> Path:
+    """A table of two kinds that overlap: "no", and every ``rare``-th row "yes"."""
+    numbers = np.random.default_rng(seed)
+    kinds = ["yes" if number % rare == 0 else "no" for number in range(rows)]
+    points = numbers.normal(size=(rows, 4)) + np.array([[1.2 if kind == "yes" else 0.0] for kind in kinds])
+    lines = [[*point.tolist(), kind] for point, kind in zip(points, kinds, strict=True)]
+    return save_table(path, lines, [*"abcd", "kind"])
+
+
 def save_arrays(path: Path, change: Callable[[dict[str, Any]], Any] = lambda arrays: None, rows: int = 40) -> Path:
     """Forty rows of three numbers, two classes 3 and 7 in turn; ``change`` may spoil them."""
     numbers = np.random.default_rng(1)

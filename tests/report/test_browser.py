@@ -98,7 +98,7 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for(browser: Browser, report:
     browser.ask("for (const each of document.querySelectorAll('.plot')) each.scrollIntoView()")
     browser.emulate("setDeviceMetricsOverride", width=1200, height=12000, deviceScaleFactor=1, mobile=False)
     browser.wait("return [...document.querySelectorAll('.plot')].every((each) => each.querySelector('.main-svg'))")
-    assert browser.ask("return document.querySelectorAll('.plot').length") == 10
+    assert browser.ask("return document.querySelectorAll('.plot').length") == 12
     kinds = browser.ask(
         "return [...document.querySelectorAll('.plot')].flatMap((each) =>"
         "  each._fullData.map((drawn) => [drawn._input.type, drawn.type]))"

@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from command_line import Sncl
 from example_results import result
@@ -67,7 +68,8 @@ def result_of(runs: Path, name: str) -> dict[str, Any]:
 def test_every_section_is_there_and_in_the_contents(whole: Page) -> None:
     assert whole.notes == []
     assert whole.sections() == [
-        *("results", "over-time", "matrices", "by-task", "training", "spent", "memory", "sparsity", "settings")
+        *("results", "over-time", "matrices", "classes", "by-task", "training", "spent", "memory", "sparsity"),
+        "settings",
     ]
     assert re.findall(r'<li><a href="#([^"]+)">', whole.text) == whole.sections()
 
@@ -88,6 +90,39 @@ def test_curves_are_those_of_the_runs(runs: Path, whole: Page) -> None:
     assert third["y"][:2] == [None, None] and third["y"][2] is not None
     (bar,) = whole.view("accuracy", "digits-360", "GCL", "30", "average of the tasks seen")["data"]
     assert (bar["type"], len(bar["y"])) == ("bar", 1)
+
+
+def test_classes_are_told_by_recall_and_confusion(runs: Path, whole: Page) -> None:
+    told = [result_of(runs, f"sncl-{seed}")["by_class"] for seed in (0, 1)]
+    er, ours = whole.view("recall", "seq-digits", "30")["data"]
+    assert (er["name"], ours["name"], ours["type"]) == ("ER", "SNCL", "bar")
+    assert ours["x"][:3] == ["0", "1", "2"]
+    one, other = (np.array(each["recall"][:6]) for each in told)
+    assert ours["y"][:6] == pytest.approx(((one + other) / 2).tolist(), abs=1e-3)
+    assert ours["deviation"][:6] == pytest.approx((abs(one - other) / 2**0.5).tolist(), abs=1e-3)
+    assert ours["y"][6:] == [None] * 4  # of tasks that the runs do not have
+    (heat,) = whole.view("confusion", "seq-digits", "SNCL")["data"]
+    counts = np.array(told[0]["confusion"]) + np.array(told[1]["confusion"])
+    assert np.array(heat["z"][:6], dtype=float) == pytest.approx(
+        100 * counts[:6] / counts[:6].sum(1)[:, None], abs=0.05
+    )
+    assert heat["z"][6:] == [[None] * 10] * 4 and heat["x"] == heat["y"] == [str(digit) for digit in range(10)]
+
+
+def test_runs_that_do_not_tell_of_classes_have_no_such_figure(tmp_path: Path, copied: Copied) -> None:
+    assert "classes" not in page(tmp_path, copied("er-0", "older", result={"by_class": None})).sections()
+
+
+def test_uneven_classes_are_in_the_final_table(tmp_path: Path, copied: Copied, whole: Page) -> None:
+    assert '<th scope="col">balanced, %</th>' not in whole.text
+    uneven = {"samples": [60, 20], "recall": [90.0, 40.0], "confusion": [[54, 6], [12, 8]]}
+    facts = uneven | {"balanced_accuracy": 65.0, "majority": 75.0}
+    folders = [copied("er-0", "uneven", result={"by_class": facts, "class_names": ["no", "yes"]})]
+    shown = page(tmp_path, *folders)
+    assert '<th scope="col">balanced, %</th><th scope="col">majority, %</th>' in shown.text
+    assert "<td>65.00</td><td>75.00</td>" in shown.text
+    assert shown.view("recall", "seq-digits", "30")["data"][0]["x"] == ["no", "yes"]
+    assert shown.view("confusion", "seq-digits", "ER")["data"][0]["z"] == [[90.0, 10.0], [60.0, 40.0]]
 
 
 def test_figures_tell_of_memory_and_gates(whole: Page) -> None:

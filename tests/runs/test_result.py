@@ -16,12 +16,30 @@ from sncl.training.checkpoint import sealed, unsealed
 KEYS = [
     *("stream", "method", "memory", "seed", "accuracy", "accuracy_matrix", "forgetting", "bwt", "fwt", "measures"),
     *("steps", "seconds", "memory_bytes_per_sample", "parameters", "active_fraction", "open_by_task", "open_by_layer"),
-    *("accuracy_variants", "collapsed", "scored_on", "manifest", "crc32"),
+    *("accuracy_variants", "collapsed", "by_class", "scored_on", "manifest", "crc32"),
 ]
 MANIFEST_KEYS = [
     *("protocol", "data", "versions", "device", "threads", "precision", "engine", "epochs", "tasks", "validation"),
     "settings",
 ]
+
+
+def by_class(**changed: Any) -> dict[str, Any]:
+    """Four samples of one class and one of another, three and one of them answered right; but for what is changed."""
+    right = {"balanced_accuracy": 87.5, "majority": 80.0, "samples": [4, 1], "recall": [75.0, 100.0]}
+    return right | {"confusion": [[3, 1], [0, 1]]} | changed
+
+
+@pytest.mark.parametrize("facts", [by_class(), by_class(confusion=None)])
+def test_what_is_said_of_classes_is_read_and_older_files_say_nothing(runs: Path, facts: dict[str, Any]) -> None:
+    stored = unsealed(json.loads((runs / "er-0" / RESULT).read_text()))
+    found = Result.from_json(stored | {"by_class": facts})
+    assert found.by_class is not None and found.to_json()["by_class"] == facts
+    assert (found.balanced_accuracy, found.majority) == (87.5, 80.0)
+    del stored["by_class"]
+    older = Result.from_json(stored)
+    assert (older.by_class, older.balanced_accuracy, older.majority) == (None, None, None)
+    assert older.to_json().keys() == stored.keys()
 
 
 @pytest.mark.parametrize("name", ["er-0", "sncl-0", "icarl-0"])
@@ -65,6 +83,21 @@ def test_names_are_kept_where_there_are_any(runs: Path) -> None:
         ({"manifest": {}}, "'protocol' is missing"),
         ({"accuracy": 3}, "'accuracy' is not that of its measures"),
         ({"accuracy_matrix": [[1.0], [1.0, 2.0]]}, "it holds no matrix of accuracies"),
+        ({"by_class": []}, "it holds no result"),
+        ({"by_class": {}}, "'balanced_accuracy' is missing"),
+        ({"by_class": by_class(samples=[0, 0])}, "'by_class' has no numbers of samples"),
+        ({"by_class": by_class(samples=[4, 1, 1])}, "'by_class' has no numbers of samples"),
+        ({"by_class": by_class(samples=[4.0, 1])}, "'by_class' has no numbers of samples"),
+        ({"by_class": by_class(recall=[75.0, "all"])}, "'by_class' has a recall that is no percentage"),
+        ({"by_class": by_class(recall=[75.0, 101.0])}, "'by_class' has a recall that is no percentage"),
+        ({"by_class": by_class(recall=[75.0, None])}, "'by_class' has a confusion matrix of other samples"),
+        ({"by_class": by_class(confusion=[[3, 1], [0, True]])}, "'by_class' has no confusion matrix"),
+        ({"by_class": by_class(confusion=[[3, 1], [0]])}, "'by_class' has no confusion matrix"),
+        ({"by_class": by_class(confusion=[[3, 1], [1, 0]])}, "'by_class' has a confusion matrix of other samples"),
+        ({"by_class": by_class(confusion=[[3, 1]])}, "'by_class' has a confusion matrix of other samples"),
+        ({"by_class": by_class(balanced_accuracy=80.0)}, "'by_class' has accuracies of other samples"),
+        ({"by_class": by_class(majority=50)}, "'by_class' has accuracies of other samples"),
+        ({"by_class": by_class(majority=50, confusion=None)}, "'by_class' has accuracies of other samples"),
     ],
 )
 def test_a_damaged_file_is_named(runs: Path, tmp_path: Path, changes: dict[str, Any], words: str) -> None:

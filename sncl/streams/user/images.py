@@ -19,8 +19,8 @@ import numpy as np
 from sncl.errors import SnclError
 from sncl.streams.cache import Pixels, Progress, decode_once, in_blocks
 from sncl.streams.datasets.sources import data_root
-from sncl.streams.room import require_memory
-from sncl.streams.user.listing import some
+from sncl.tables.columns import some
+from sncl.tensors.room import require_memory
 
 CACHE = ".sncl-cache"
 BYTES_A_PIXEL = 12  # while an image is decoded, turned and converted
@@ -57,6 +57,32 @@ def decode_images(folder: Path, paths: Sequence[Path], size: int | None, progres
 
     group = "original" if size is None else str(size)
     return decode_once((folder / CACHE, elsewhere), group, key(folder, paths), len(paths), decode, progress)
+
+
+def decode_like(paths: Sequence[Path], shape: tuple[int, int, int], resize: bool) -> Pixels:
+    """Images as they are decoded for a run of this shape; without ``resize``, those of another size are refused."""
+    above = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    files = [path.absolute() for path in paths]
+    headers = read_headers(above, files)
+    if not resize:
+        _, height, width = shape
+        sizes = upright_sizes(above, headers)
+        other = next((path for path, size in sizes.items() if size != (width, height)), None)
+        if other is not None:
+            found = " x ".join(map(str, sizes[other]))
+            raise SnclError(
+                f"{other} is an image of {found} pixels, and the run learned from {width} x {height}; it was made "
+                "without `size`, so images are not resized"
+            )
+    found = dict(
+        each
+        for block in in_blocks(
+            lambda path: (path, _pixels(path, shape)), files, [headers[path].cost + math.prod(shape) for path in files]
+        )
+        for each in block
+    )
+    refuse(above, {path: why for path, why in found.items() if isinstance(why, str)})
+    return np.stack([found[path] for path in files])
 
 
 def key(folder: Path, paths: Sequence[Path]) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from sncl.errors import SnclError
+from sncl.tables.reading import TABLE_SUFFIXES, table_suffix
 
 Form = Literal["folder", "npz", "table"]
-TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 ARRAYS = ".npz"
-SUFFIXES = (*TABLES, ARRAYS)
+SUFFIXES = (*TABLE_SUFFIXES, ARRAYS)
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 DEPTHS = ("*/*", "*/*/*", "*/*/*/*")  # class, domain and class, train, domain and class
 KNOWN = f"known are {', '.join(SUFFIXES)}, a folder of images and a folder with train.csv and test.csv"
@@ -29,15 +29,16 @@ def recognised(path: Path) -> tuple[Form, Path] | None:
 
 
 def form_of_file(path: Path) -> Form | None:
-    """The form a file has by its name."""
-    name = path.name.lower()
-    return "npz" if name.endswith(ARRAYS) else "table" if name.endswith(TABLES) else None
+    """The form a file has by its name. A spreadsheet is a table, which the reader refuses with advice."""
+    if path.suffix.lower() == ARRAYS:
+        return "npz"
+    return None if table_suffix(path) is None else "table"
 
 
 def form_of_folder(path: Path) -> tuple[Form, Path]:
     """A folder of images, of a training and a test table, or around a single file; anything else is refused."""
     files = sorted(each for each in path.iterdir() if each.is_file() and form_of_file(each) is not None)
-    tables = [each.name for each in files if each.name.lower() in {f"train{suffix}" for suffix in TABLES}]
+    tables = [each.name for each in files if each.name.lower() in {f"train{suffix}" for suffix in TABLE_SUFFIXES}]
     images = next(images_below(path), None)
     if tables and images is not None:
         raise SnclError(f"{path} holds {tables[0]} and images in folders; say table:{path} or folder:{path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,13 +15,16 @@ Cut = Literal["classes", "domain", "none"]
 FORMS: dict[str, str] = {
     "folder:PATH": "images in PATH/<class>/, PATH/<domain>/<class>/, or those in PATH/train and PATH/test",
     "npz:PATH": "arrays x, y (and test_x, test_y, domain) of one .npz file; PATH.npz will do",
-    "table:PATH": "a .csv or .parquet file with a column of labels; PATH.csv, PATH.parquet will do",
+    "table:PATH": "a .csv, .tsv, .csv.gz or .parquet file with a column of labels; PATH.csv and so on will do",
 }
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Where the user's data are, in which form, and the options given for them; None: not given."""
+    """Where the user's data are, in which form, and the options given for them; None: not given.
+
+    ``ignore``, ``categories`` and ``numbers`` name columns of a table.
+    """
 
     form: Form
     path: Path
@@ -28,6 +32,9 @@ class DataSpec:
     target: str | None = None
     domain: str | None = None
     size: int | None = None
+    ignore: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -40,11 +47,15 @@ def parse_spec(
     target: str | None = None,
     domain: str | None = None,
     size: int | None = None,
+    ignore: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> DataSpec | None:
     """What a stream's name and options specify; None for a benchmark, which takes none of these options."""
     located = locate(stream)
     if located is None:
-        options = {"cut": cut, "target": target, "domain": domain, "size": size}
+        options = {"cut": cut, "target": target, "domain": domain, "size": size, "ignore": ignore or None}
+        options |= {"categories": categories or None, "numbers": numbers or None}
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise SnclError(f"`{given[0]}` is for user data ({', '.join(FORMS)}), not for {stream!r}")
@@ -54,7 +65,10 @@ def parse_spec(
         raise SnclError(f"`cut` is one of {', '.join(get_args(Cut))}, not {cut!r}")
     if not path.exists():
         raise SnclError(f"there is no {path} for the stream {stream!r}")
-    return DataSpec(form, path.resolve(), cut, target, domain, size)  # type: ignore[arg-type]
+    if form != "table" and (ignore or categories or numbers):
+        raise SnclError(f"`ignore`, `categories` and `numbers` name columns of a table, and {stream!r} is none")
+    kinds = tuple(ignore), tuple(categories), tuple(numbers)
+    return DataSpec(form, path.resolve(), cut, target, domain, size, *kinds)  # type: ignore[arg-type]
 
 
 def locate(stream: str) -> tuple[Form, Path] | None:
