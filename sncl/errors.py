@@ -63,3 +63,11 @@ def no_such(what: str, name: str, known: Iterable[str], near: Iterable[str], whe
     if question := suggestion(near):
         return SnclError(f"there is no {what} {name!r}; {question}{where} shows all")
     return SnclError(f"there is no {what} {name!r}; the known ones are {', '.join(known)}")
+
+
+def lacking(what: str, *packages: str) -> SnclError:
+    """An error where packages are missing that are no part of a plain installation, with the command that brings them.
+
+    It names the packages, not an extra of sncl: ours is not the project that has this name on PyPI.
+    """
+    return SnclError(f"{what} needs {' and '.join(packages)}: pip install {' '.join(packages)}")
