@@ -32,10 +32,11 @@ def tell(chosen: Chosen, experiment: Experiment) -> None:
 def choose_method(method: str) -> str:
     """The name of a method; one of your own, ``package.module:Name``, is imported, from the current folder too."""
     from sncl.methods.own import add_method
+    from sncl.methods.table import method_name
 
     if ":" in method and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    return add_method(method)
+    return method_name(add_method(method))
 
 
 def choose_stream(
@@ -54,11 +55,13 @@ def choose_stream(
     """Understand the options that name a stream; the user's data are read."""
     from sncl.cli.bars import reading_bar
     from sncl.runs.choosing import choose
-    from sncl.streams.user.spec import parse_spec
+    from sncl.streams.user.spec import beside_benchmark, parse_spec
 
     settings = in_new_words(pairs(set_, "--set"))
     kinds = names(ignore), names(category), names(number)
     spec = parse_spec(stream, cut, target, domain, size, *kinds)
+    if spec is None and (note := beside_benchmark(stream)):
+        say(f"note: {note}")
     with reading_bar(err) if spec is not None else nullcontext() as progress:
         return choose(stream, spec, settings, split, classes, progress)
 

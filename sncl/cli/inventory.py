@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sncl.cli.completion import complete_data_set
 from sncl.cli.console import err, out, print_json, print_table, say
 from sncl.cli.options import DataOption, JsonOption
 
@@ -56,7 +57,7 @@ def data_inventory(context: typer.Context, data: DataOption = None, as_json: Jso
 
 
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="mnist, cifar10 or tiny-imagenet")],
+    name: Annotated[str, typer.Argument(help="mnist, cifar10 or tiny-imagenet", autocompletion=complete_data_set)],
     data: DataOption = None,
     mirror: Annotated[str | None, typer.Option(help="Base address to download from instead")] = None,
 ) -> None:

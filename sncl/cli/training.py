@@ -26,6 +26,7 @@ from sncl.cli.options import (
     NumberOption,
     PrecisionOption,
     ReportOption,
+    SetOption,
     SizeOption,
     SplitOption,
     StreamOption,
@@ -59,7 +60,7 @@ def train_command(
     category: CategoryOption = None,
     number: NumberOption = None,
     size: SizeOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
+    set_: SetOption = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
     data: DataOption = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
@@ -81,9 +82,8 @@ def train_command(
     from sncl.runs.job import Job
     from sncl.runs.plan import plan
 
-    numbers = seeds_asked(seed, seeds)
+    numbers, method = seeds_asked(seed, seeds), choose_method(method)
     check_outputs(report, tensorboard)
-    method = choose_method(method)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
@@ -102,8 +102,8 @@ def train_command(
         user_data=chosen.user_data,
     )
     jobs = []
-    for number in numbers:
-        experiment = common(seed=number, unchecked=True)
+    for one in numbers:
+        experiment = common(seed=one, unchecked=True)
         place = run_folder(folder, experiment, several=seeds is not None)
         jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
     found = [finished_result(job.experiment, job.folder, job.data) for job in jobs]

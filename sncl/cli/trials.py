@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.live.following import Followed
 from sncl.live.jobs import RUNS_ON_A_GPU
 from sncl.live.view import LiveView, Overall, live
@@ -59,7 +59,7 @@ def tune(
 ) -> list[Trial]:
     """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
     if find_spec("optuna") is None:
-        raise SnclError("tuning needs optuna: pip install sncl[tune]")
+        raise lacking("tuning", "optuna")
     from sncl.tuning.study import Study, StudyJob, take_trials
 
     usual = search.experiment({}, 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sncl.cli.choosing import choose_method, choose_stream, tell
+from sncl.cli.completion import complete_setting
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     CategoryOption,
@@ -59,7 +60,10 @@ def tune_command(
     category: CategoryOption = None,
     number: NumberOption = None,
     size: SizeOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting", autocompletion=complete_setting),
+    ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=WHERE", help="Search one more setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),

@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, nearest, suggestion
 from sncl.interactive.displays import choose_display
 from sncl.interactive.results import Results
 from sncl.live.jobs import Display, run_watched
 from sncl.methods.constructor import OwnMethod
 from sncl.methods.method import Method
 from sncl.methods.own import is_portable, name_method
-from sncl.methods.table import Entry, Settings, entry, method_title
+from sncl.methods.table import MEANT_SETTINGS, Entry, Settings, entry, method_name, method_title
 from sncl.runs.choosing import Chosen, choose
 from sncl.runs.finished import finished_result
 from sncl.runs.folders import RunFiles
 from sncl.runs.job import Job
 from sncl.runs.plan import benchmark_of, plan, usual_settings
-from sncl.streams.user.spec import parse_spec
+from sncl.streams.user.spec import beside_benchmark, parse_spec
 from sncl.training.folder import CHECKPOINT_SECONDS
 from sncl.training.parallel import run_all
 from sncl.training.stopping import heeding
@@ -78,6 +78,8 @@ def run(
     display = choose_display(progress)
     columns = ([each] if isinstance(each, str) else list(each) for each in (ignore, categories, numbers))
     spec = parse_spec(os.fspath(stream), cut, target, domain, size, *columns)
+    if spec is None and (note := beside_benchmark(os.fspath(stream))):
+        display.say(f"note: {note}")
     chosen = choose(os.fspath(stream), spec, {}, split, classes_per_task)
     common = partial(
         plan,
@@ -149,8 +151,7 @@ def named_methods(methods: Methods) -> Named:
                 f"`methods` takes names and methods, or a dictionary from each to its settings; not {method!r}"
             )
         name, made_with = name_method(method)
-        entry(name)
-        named.append((name, made_with | dict(own)))
+        named.append((method_name(name), made_with | dict(own)))
     return named
 
 
@@ -179,7 +180,10 @@ def settings_of(method: str, common: Mapping[str, Any], own: Mapping[str, Any], 
 def refuse_unknown(given: Iterable[str], known: set[str]) -> None:
     for key in given:
         if key not in known:
-            raise SnclError(f"there is no argument and no setting {key!r}; the settings are {', '.join(sorted(known))}")
+            near = suggestion(nearest(key, known, MEANT_SETTINGS))
+            raise SnclError(
+                f"there is no argument and no setting {key!r}; {near}the settings are {', '.join(sorted(known))}"
+            )
 
 
 def as_text(key: str, value: Any) -> str:

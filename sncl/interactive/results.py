@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.interactive import tables
 from sncl.live.terminal import printable
 from sncl.methods.table import method_title
@@ -89,7 +89,7 @@ class Results(Sequence[Result]):
         """A matplotlib figure: the average accuracy over the tasks seen, with a band of one standard deviation over
         seeds, one panel for each stream. Save it with ``savefig``."""
         if find_spec("matplotlib") is None:
-            raise SnclError("a plot needs matplotlib: pip install sncl[plots]")
+            raise lacking("a plot", "matplotlib")
         from sncl.interactive.plots import accuracy_plot
 
         return accuracy_plot(self.groups(), readout)
@@ -118,7 +118,7 @@ def results(*folders: str | os.PathLike[str]) -> Results:
 def needing_pandas() -> Any:
     """The module pandas, or an error that says how to get it."""
     if find_spec("pandas") is None:
-        raise SnclError("a frame needs pandas: pip install pandas")
+        raise lacking("a frame", "pandas")
     import pandas
 
     return pandas

@@ -131,18 +131,21 @@ def carrying(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- finding -------------------------------------------------------------------------------------------------------
 
 
-def find(name: str) -> Entry | None:
-    """An own method by its name; None where there is none."""
-    if name in _given:
-        return _given[name]
-    if name in plugin_names():
-        return plugin(name)
+def is_known(name: str) -> bool:
+    """Whether there is an own method of that name. Code that nobody here named is an error."""
+    if name in _given or name in plugin_names():
+        return True
     if ":" in name:
         raise SnclError(
             f"the method {name} is not known here: install it as a plug-in, or give it to sncl.add_method first; files "
             "are not believed where they name code"
         )
-    return None
+    return False
+
+
+def find(name: str) -> Entry:
+    """An own method by its name."""
+    return _given[name] if name in _given else plugin(name)
 
 
 def title(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.errors import SnclError
-from sncl.streams.benchmarks import named
+from sncl.streams.benchmarks import named, stream_name
 
 if TYPE_CHECKING:
     from sncl.runs.experiment import Experiment
@@ -57,7 +57,9 @@ def choose(
         raise SnclError("give one of `split`, `classes_per_task` and `settings=split=`")
     notes: list[str] = []
     user_data = None
-    if spec is not None:
+    if spec is None:
+        stream = stream_name(stream)
+    else:
         from sncl.streams.user.data import read
 
         _, user_data, notes = read(spec, progress)

@@ -78,7 +78,7 @@ def test_a_broken_plug_in_is_one_warning_and_an_error_when_used(own: OwnMethods,
     used = sncl("train", *SHORT, "--method", "unlucky")
     assert used.code == 2 and used.err.startswith("error: the method 'unlucky' of the plug-in bad-luck cannot be")
     unknown = sncl("train", *SHORT, "--method", "lucky")
-    assert unknown.code == 2 and "sncl, number, unlucky" in unknown.err
+    assert unknown.code == 2 and "did you mean unlucky?" in unknown.err
 
 
 def test_an_entry_may_be_a_plug_in(own: OwnMethods) -> None:
