@@ -36,6 +36,7 @@ class Page(NamedTuple):
 
 
 KNOWN = {
+    "adding_a_method": Page(says=("LouderReplay",)),
     "any_network": Page(
         slow=True, says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")
     ),
@@ -61,6 +62,12 @@ KNOWN = {
         needs=("onnx", "onnxruntime"),
         says=(r"^prediction$", r'"accuracy": \d'),
         leaves=("answers.csv", "runs/flowers/model.pt2", "iris.onnx", "flowers.pt2"),
+    ),
+    "python": Page(
+        slow=True,
+        needs=("pandas", "matplotlib", "plotly"),
+        says=(r"^seq-digits  SNCL ", r"^5 Result\("),
+        leaves=("accuracy.png", "report.html"),
     ),
     "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
 }
