@@ -7,9 +7,9 @@ from functools import partial
 from sncl.memory.drawing import draw_distinct
 from sncl.memory.memory import Memory
 from sncl.methods.method import Method, Outcome
-from sncl.streams.room import require_memory
 from sncl.tensors.fields import Fields, rows
 from sncl.tensors.random import Randomness
+from sncl.tensors.room import require_memory
 from sncl.training.step import Draw
 
 MOST_NUMBERS = 2**16  # that are drawn for one replayed batch: one for every slot there may be
