@@ -65,9 +65,15 @@ KNOWN = {
     ),
     "python": Page(
         slow=True,
-        needs=("pandas", "matplotlib", "plotly"),
+        needs=("pandas", "matplotlib"),
         says=(r"^seq-digits  SNCL ", r"^5 Result\("),
         leaves=("accuracy.png", "report.html"),
+    ),
+    "tutorial": Page(
+        slow=True,
+        needs=("onnx", "onnxruntime"),
+        says=(r"^seq-digits +SNCL +100 +1 +9\d", r"\['plum', 'lemon'\]", r"DER\+\+ .*\d", r"\['plum' 'apple'\]"),
+        leaves=("report.html", "answers.csv", "fruit.onnx"),
     ),
     "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
 }
@@ -105,7 +111,7 @@ def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
 
 
 def test_pages_for_users_have_something_to_run() -> None:
-    assert {"README", "estimator", "user_data", "report", "tuning"} <= set(RUNNING)
+    assert {"README", "estimator", "install", "report", "tuning", "tutorial", "user_data"} <= set(RUNNING)
     assert len(blocks(RUNNING["estimator"])) > 5
     assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["user_data"], ("console",))) >= 10
 
