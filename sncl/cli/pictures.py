@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 
 from sncl.errors import SnclError, lacking
@@ -21,7 +22,7 @@ def check_picture(path: Path) -> None:
         raise lacking("drawing", "matplotlib")
 
 
-def draw(results: list[Result], path: Path) -> None:
+def draw(results: Sequence[Result], path: Path) -> None:
     """The average accuracy over the tasks seen so far, mean and spread over seeds, one panel for each stream."""
     import matplotlib
 
