@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from sncl.errors import SnclError, lacking
