@@ -15,7 +15,8 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
-from sncl.estimator.inputs import ColumnNames, GivenInputs, TabularEstimator
+from sncl.estimator.exporting import ExportableEstimator
+from sncl.estimator.inputs import ColumnNames, GivenInputs
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
@@ -24,7 +25,7 @@ from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
 
 
-class BaseContinualClassifier(ClassifierMixin, TabularEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier around a learner. Subclasses say which method it learns with."""
 
     def __init__(
@@ -126,8 +127,7 @@ class BaseContinualClassifier(ClassifierMixin, TabularEstimator):  # type: ignor
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
         self._check_usable()
-        X = self._encoded(self._validated_inputs(X), self.encoder_, learn=False)
-        logits = self.learner_.logits(self._spec.samples(X)).cpu().double()
+        logits = self.learner_.logits(self._samples(X)).cpu().double()
         probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
         return probabilities
 

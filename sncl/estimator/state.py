@@ -59,7 +59,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         """A copy of what :meth:`save` writes: tensors, and plain data that says what they belong to."""
         self._check_usable()
         check_weights(self.learner_)
-        return self._state()
+        tensors, description = self._state()
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}, description
 
     @exclusive
     def snapshot(self) -> Self:
@@ -112,6 +113,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         parameters = self.get_params(deep=False) | {"network": None}
         if not isinstance(self.random_state, Integral):
             parameters["random_state"] = None  # a generator is code; what it decided is in the state
+        if not isinstance(parameters.get("method", ""), str):  # so is a method of your own
+            parameters |= {"method": self._spec.method, "settings": self._spec.settings}
         names = getattr(self, "feature_names_in_", None)
         description = {
             "estimator": type(self).__name__,

@@ -64,7 +64,8 @@ class RunningMean:
     mean: float = 0.0
 
     def learn(self, numbers: Floats) -> None:
-        present = numbers[~np.isnan(numbers)]
+        missing = np.isnan(numbers)
+        present = numbers[~missing] if missing.any() else numbers
         if len(present):
             self.count += len(present)
             with np.errstate(over="ignore"):  # values near the largest number there is

@@ -88,6 +88,11 @@ class TableEncoder:
         for coder, values in self._read(columns):
             coder.learn(values)
 
+    def update_numbers(self, matrix: Floats) -> None:
+        """Learn from a matrix of all columns, each of which is a number; none may be missing. [rows, columns]"""
+        for coder, column in zip(self.coders, matrix.T, strict=True):
+            coder.learn(column)
+
     def encode(self, columns: Columns) -> Floats:
         """The rows as numbers, by what was learned so far. [rows, width]"""
         parts = self._read(columns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.tables.columns import Column, Columns, settled, some
 from sncl.tables.parquet import arrow_columns
 from sncl.tensors.room import require_memory
@@ -95,7 +95,7 @@ def _exchanged(rows: Any) -> Columns:
     try:
         from pyarrow import interchange
     except ImportError as error:
-        raise SnclError("this kind of table needs pyarrow: pip install sncl[tables]") from error
+        raise lacking("this kind of table", "pyarrow") from error
     return arrow_columns(Path("the table"), interchange.from_dataframe(rows))
 
 

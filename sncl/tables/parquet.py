@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.tables.cells import SMALLER, refuse_long, texts_with_none
 from sncl.tables.columns import Column, Columns
 from sncl.tables.separated import refuse_unclear
@@ -22,7 +22,7 @@ def read_parquet(path: Path) -> tuple[Columns, list[str]]:
     try:
         import pyarrow
     except ImportError as error:
-        raise SnclError("Parquet needs pyarrow: pip install sncl[tables]") from error
+        raise lacking("Parquet", "pyarrow") from error
     try:
         return arrow_columns(path, _arrow_table(path)), []
     except (*NO_PARQUET, pyarrow.ArrowException) as error:

@@ -261,7 +261,7 @@ def test_a_path_that_is_not_there(sncl: Sncl, tmp_path: Path) -> None:
     assert refused(train(sncl, "npz:"), "followed by a path")
     assert refused(train(sncl, "nowhere"), "there is no stream 'nowhere'", "seq-digits", "folder:PATH")
     (tmp_path / "pictures").mkdir()
-    assert refused(train(sncl, "pictures"), "say folder:pictures")
+    assert refused(train(sncl, "pictures"), "pictures holds no images in folders of classes")
 
 
 def test_options_of_ones_own_data_are_for_ones_own_data(sncl: Sncl) -> None:
