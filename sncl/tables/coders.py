@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -68,9 +69,8 @@ class RunningMean:
         present = numbers[~missing] if missing.any() else numbers
         if len(present):
             self.count += len(present)
-            with np.errstate(over="ignore"):  # values near the largest number there is
-                self.mean += (float(present.mean()) - self.mean) * (len(present) / self.count)
-            if not np.isfinite(self.mean):
+            self.mean += (float(present.mean()) - self.mean) * (len(present) / self.count)
+            if not math.isfinite(self.mean):  # values near the largest number there is
                 self.mean = 0.0
 
     def fill(self, numbers: Floats) -> Floats:
