@@ -51,7 +51,8 @@ SEEDS = "error: give either --seed or --seeds, not both\n"
         ([*TRAIN, "--set", "lr=0"], "error: lr is a positive number, not 0.0\n"),
         (
             [*TRAIN, "--set", "nosuch=1"],
-            "error: there is no setting 'nosuch' here; --set takes batch_size, class_weight, clip, ema, lr, replay, split, width\n",
+            "error: there is no setting 'nosuch' here; --set takes batch_size, class_weight, clip, ema, lr, replay, "
+            "split, width\n",
         ),
         (
             ["train", "--stream", "digits-360", "--method", "er", "--epochs", "2"],

@@ -233,8 +233,7 @@ def refuse_absent(y: Tensor, test_y: Tensor, names: list[str], spec: DataSpec, w
     for values, use in ((y, "to learn from"), (test_y, "to test on")):
         absent = (torch.bincount(values, minlength=len(names)) == 0).nonzero().flatten().tolist()
         if absent:
-            which = "it" if len(absent) == 1 else "them"
             raise SnclError(
-                f"{spec.name} has no row {use} of the {what} {some(repr(names[each]) for each in absent)}: a {what} needs "
-                f"two rows, one of them to test on; add rows of {which}, leave {which} out, or name a larger {what} instead"
+                f"{spec.name} has no row {use} of the {what} {some(repr(names[each]) for each in absent)}: "
+                f"a {what} needs two rows, one of them to test on; add rows, or leave those that are alone out"
             )
