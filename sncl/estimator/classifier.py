@@ -18,6 +18,7 @@ from typing import Any
 from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.spec import Network
+from sncl.estimator.weighting import ClassWeight
 from sncl.methods.table import Value, entry
 
 OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values
@@ -52,6 +53,10 @@ class ContinualClassifier(BaseContinualClassifier):
     ema : float, default=0.0
         Predict with an exponential moving average of the weights with this decay (0.999: about a thousand steps). It
         forgets less on streams that change slowly; 0 predicts with the weights as they are.
+    class_weight : "balanced", dict or None, default=None
+        How much the labels of each class count; a class that a dictionary does not name counts 1. "balanced" is
+        n_samples / (n_classes * samples of the class): of all samples in ``fit``, of those seen so far in
+        ``partial_fit``. It is multiplied with ``sample_weight``.
     random_state : int, RandomState or None, default=None
         Decides initial weights, order, replay and admission.
     device : str, default="cpu"
@@ -94,6 +99,7 @@ class ContinualClassifier(BaseContinualClassifier):
         network: Network | None = None,
         standardize: bool = True,
         ema: float = 0.0,
+        class_weight: ClassWeight = None,
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
@@ -110,6 +116,7 @@ class ContinualClassifier(BaseContinualClassifier):
             network=network,
             standardize=standardize,
             ema=ema,
+            class_weight=class_weight,
             random_state=random_state,
             device=device,
             verbose=verbose,
@@ -178,6 +185,7 @@ class SNCLClassifier(BaseContinualClassifier):
         network: Network | None = None,
         standardize: bool = True,
         ema: float = 0.0,
+        class_weight: ClassWeight = None,
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
@@ -203,6 +211,7 @@ class SNCLClassifier(BaseContinualClassifier):
             network=network,
             standardize=standardize,
             ema=ema,
+            class_weight=class_weight,
             random_state=random_state,
             device=device,
             verbose=verbose,
