@@ -46,7 +46,7 @@ campaign: setup ## kill and fail programs at every call that changes a file: abo
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup ## build the documentation into site/; a broken link fails
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build # not --quiet: what is not shown is not counted either, and a warning would not fail
 	@echo "open site/index.html"
 
 format: setup ## sort imports, apply safe fixes and format

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from sncl.cli import main
-from sncl.methods.table import GATINGS, METHODS
+from sncl.methods.sncl_parts import GATINGS
+from sncl.methods.table import METHODS
 from sncl.networks.gating.gate import ReserveGate
 from sncl.networks.gating.policies import Gating
 from sncl.tensors.fields import Fields, Inputs

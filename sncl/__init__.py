@@ -20,19 +20,26 @@ if TYPE_CHECKING:
     from sncl.memory.memory import Memory
     from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
+    from sncl.runs.models import load
     from sncl.streams.build import build as stream
     from sncl.training.follow import follow
+    from sncl.training.items import Item, Late
     from sncl.training.learner import Learner
+    from sncl.training.snapshot import Snapshot
 
 __version__ = "0.2.0"
 __all__ = [
     "ContinualClassifier",
+    "Item",
+    "Late",
     "Learner",
     "Memory",
     "SNCLClassifier",
+    "Snapshot",
     "SnclError",
     "attach_gates",
     "follow",
+    "load",
     "prune",
     "stream",
 ]
@@ -40,12 +47,16 @@ __all__ = [
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
     "ContinualClassifier": ("sncl.estimator.classifier", "ContinualClassifier"),
+    "Item": ("sncl.training.items", "Item"),
+    "Late": ("sncl.training.items", "Late"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
     "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
+    "Snapshot": ("sncl.training.snapshot", "Snapshot"),
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
+    "load": ("sncl.runs.models", "load"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
     "stream": ("sncl.streams.build", "build"),
 }

@@ -41,14 +41,26 @@ KNOWN = {
     ),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
-    "user_data": Page(slow=True, needs=("optuna", "plotly"), leaves=("report.html", "runs/wine/seed-1/result.json")),
+    "serving": Page(
+        slow=True,
+        needs=("fastapi", "uvicorn"),
+        says=(r"^\[0, 1, 2\]$", r"^\[9, 9, 9, 9, 9\]$", "^sncl_rows_learned_total 123$", r"^\[0 1 2 3 4 9\]$"),
+        leaves=("digits.safetensors",),
+    ),
+    "user_data": Page(slow=True, needs=("optuna",), leaves=("report.html", "runs/wine/seed-1/result.json")),
     "report": Page(
         slow=True,
-        needs=("plotly", "matplotlib"),
+        needs=("matplotlib",),
         leaves=("report.html", "fisher.json", "tsne.svg", "sparsity.png", "capacity.png"),
     ),
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
+    ),
+    "using_a_model": Page(
+        slow=True,
+        needs=("onnx", "onnxruntime"),
+        says=(r"^prediction$", r'"accuracy": \d'),
+        leaves=("answers.csv", "runs/flowers/model.pt2", "iris.onnx", "flowers.pt2"),
     ),
     "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
 }
@@ -175,6 +187,21 @@ def test_the_table_of_streams_is_that_of_the_code() -> None:
     assert sorted(told) == sorted(STREAMS)
 
 
+def test_the_table_of_extras_is_that_of_the_project() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    told = {
+        name: brings.split(", ") for name, brings in re.findall(r"^\| `(\w+)` \| ([\w, -]+) \|", page, re.MULTILINE)
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: needed for name, needed in project["optional-dependencies"].items() if name not in ("dev", "docs")}
+    assert told == {name: [re.match(r"[\w-]+", each)[0] for each in needed] for name, needed in extras.items()}
+    pinned = re.search(r"^torch==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    (least,) = (each.partition(">=")[2] for each in project["dependencies"] if each.startswith("torch"))
+    assert pinned
+    assert f"| PyTorch | {least} or newer | {pinned[1]} |" in page
+    assert f"| Python | {project['requires-python'].removeprefix('>=')} or newer |" in page
+
+
 def layers() -> dict[str, tuple[int, str]]:
     """The folders in the table of layers of the page on architecture: level, and what is said of the files."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -222,11 +249,6 @@ def test_the_method_of_the_page_on_adding_one_can_be_added(tmp_path: Path) -> No
     (tmp_path / "sncl/methods/weighted.py").write_text(file)
     (tmp_path / "tests/methods/test_weighted.py").write_text(test)
     change(tmp_path / "sncl/methods/table.py", "METHODS: dict[str, Entry] = {\n", lambda found: found + line)
-    change(
-        tmp_path / "sncl/methods/table.py",
-        "from sncl.methods.sncl import SNCL\n",
-        lambda found: found + "from sncl.methods.weighted import WeightedReplay\n",
-    )
     change(tmp_path / "sncl/defaults.toml", "[seq-digits]\n", lambda found: defaults)
     shown = [words for block in blocks(page, ("sh",)) for words in commands(block.text)]
     assert len(shown) == 3

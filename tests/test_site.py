@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -71,6 +73,52 @@ def test_what_a_page_loads_from_elsewhere_is_noticed(hook: ModuleType, text: str
     assert bool(hook.foreign(text)) is found
 
 
+def test_a_link_that_leads_nowhere_is_noticed(hook: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a b.html").write_text('<h1 id="here">A</h1><a href="../index.html#end">back</a>')
+    (tmp_path / "404.html").write_text('<a href="/index.html">start</a>')
+    good = '<a id="end"></a><a href="docs/a%20b.html#here">a</a><a href="#end">b</a><a href="https://x.example/">c</a>'
+    page = tmp_path / "index.html"
+    page.write_text(good)
+    broken = import_module("links").broken
+    assert broken(tmp_path) == []
+    for planted in ("results/tune/x.jsonl", "docs/a%20b.html#gone", "#gone", "/docs/a%20b.html", "docs", "../../etc"):
+        page.write_text(f'{good}<a href="{planted}">d</a>')
+        (line,) = broken(tmp_path)
+        assert line.startswith(f"index.html links to {planted}: ")
+    page.write_text(f'{good}<img src="gone.png"/>')
+    assert broken(tmp_path) == ["index.html links to gone.png: no such file"]
+
+
+PLANTED = {
+    "[a file](../results/tune/gone.jsonl)": "outside of the site",
+    "[a file](tune/gone.jsonl)": "no such file",
+    '<a href="index.html#gone">an anchor</a>': "no such anchor",
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_broken_link_fails_the_build(
+    hook: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture, planted: str
+) -> None:
+    """MkDocs builds a site of one page, with the check that the real one has."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+    from mkdocs.exceptions import Abort
+
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "index.md"
+    (tmp_path / "only.py").write_text("from pages import on_post_build\n")
+    config = {"site_name": "planted", "hooks": [str(tmp_path / "only.py")], "plugins": [], "use_directory_urls": False}
+    places = {"docs_dir": str(page.parent), "site_dir": str(tmp_path / "site")}
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(config | places))  # JSON is YAML
+    for text, outcome in (("whole", nullcontext()), (planted, pytest.raises(Abort))):
+        page.write_text(f"# A page\n\n{text}\n")
+        with outcome:
+            build(load_config(str(tmp_path / "mkdocs.yml"), theme={"name": "material", "font": False}))
+    assert PLANTED[planted] in caplog.text
+
+
 def test_docstrings_become_markdown(hook: ModuleType) -> None:
     as_markdown = import_module("docstrings").as_markdown
     assert as_markdown("See :class:`sncl.Learner` and :meth:`~grow`.") == "See `sncl.Learner` and `grow`."
@@ -80,6 +128,7 @@ def test_docstrings_become_markdown(hook: ModuleType) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [path for folder in ("docs", "results", "recipes") for path in (ROOT / folder).glob("*.md")]
+    pages += [path.with_suffix(".md") for path in (ROOT / "notebooks").glob("*.ipynb")]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= set(listed)
 
 

@@ -1,7 +1,8 @@
 """Which files make the site: those of the repository under their own paths, and pages generated from the code.
 
 Paths on the site are those of the repository, so a link such as ``../results/table1.md`` works in both. Nothing is
-copied: MkDocs reads each file where it lies. A page that would load anything from another host fails the build.
+copied: MkDocs reads each file where it lies. A page that would load anything from another host fails the build, and so
+does a link that leads nowhere.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 import api
 import benchmarks
 import commands
+import links
+import notebook_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -27,10 +30,12 @@ SHOWN = (  # patterns below the root: pages, and what they link to
     "docs/*.png",
     "docs/images/*",
     "examples/*.py",
+    "notebooks/*.ipynb",
     "recipes/*.md",
     "results/*.md",
     "results/*.jsonl",
     "results/figures/*",
+    "results/tune/*",
 )
 ASSETS = ("iframe-worker.js", "style.css")  # beside this file
 LOADED = re.compile(  # what a browser fetches without being asked; a link that is clicked is none of it
@@ -40,13 +45,17 @@ LOADED = re.compile(  # what a browser fetches without being asked; a link that 
 )
 
 
-def generated() -> dict[str, str]:
-    """The pages that are written by the code they are about, by path."""
-    return {
+def generated() -> dict[str, str | bytes]:
+    """What is written by code, by path: the reference, and notebooks as pages with their pictures."""
+    found: dict[str, str | bytes] = {
         "reference/benchmarks.md": benchmarks.page(),
         "reference/commands.md": commands.page(),
         **api.pages(),
     }
+    for path in sorted(ROOT.glob("notebooks/*.ipynb")):
+        found[f"notebooks/{path.stem}.md"], pictures = notebook_pages.page(path)
+        found |= {f"notebooks/{name}": content for name, content in pictures.items()}
+    return found
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -62,8 +71,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Colour commands as a shell does; without a prompt in front, ``console`` takes them for output."""
-    return markdown.replace("```console\n", "```sh\n")
+    """Colour commands as a shell does (without a prompt in front, ``console`` takes them for output), and let links to
+    notebooks lead to their pages."""
+    return notebook_pages.links(markdown.replace("```console\n", "```sh\n"))
 
 
 def foreign(text: str) -> list[str]:
@@ -77,10 +87,12 @@ def on_post_build(config: MkDocsConfig) -> None:
     for path in sorted([*built.rglob("*.html"), *built.rglob("*.css")]):
         if found := foreign(path.read_text(encoding="utf-8")):
             raise PluginError(f"{path.relative_to(built)} loads from another host: {found[0]}")
+    if lines := links.broken(built):
+        raise PluginError("\n".join(["links that lead nowhere:", *lines]))
 
 
 def on_serve(server, config: MkDocsConfig, **_: object):  # type: ignore[no-untyped-def]  # its type is private
     """Build again when a page outside ``docs_dir`` or a docstring changes."""
-    for place in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results", "recipes", "sncl"):
+    for place in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results", "recipes", "notebooks", "sncl"):
         server.watch(str(ROOT / place))
     return server

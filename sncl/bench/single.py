@@ -16,8 +16,9 @@ from sncl.streams.stream import Stream
 from sncl.training.checkpoint import write_checkpoint
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import accuracies, tested_after
+from sncl.training.folder import CHECKPOINT_SECONDS
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT_SECONDS, LOG_LINES
+from sncl.training.run import LOG_LINES
 from sncl.training.schedule import total_steps
 
 TIMINGS = 7  # of which the median counts

@@ -53,6 +53,7 @@ def fill(memory: Memory | None, seen: int) -> None:
     """Make a memory that holds a few samples look as in mid-stream: full, and admitting as seldom."""
     assert memory is not None  # all that is measured here replays
     few = len(memory)
+    memory.reserve(memory.capacity)
     for stored in memory.fields.values():
         stored.copy_(stored[torch.arange(memory.capacity, device=stored.device) % few])
     memory.count = memory.count._replace(seen=seen, in_task=seen)

@@ -1,4 +1,4 @@
-"""The command line: ``sncl list | train | tune | reproduce | analyze | export | report | demo | bench | data``."""
+"""The command line: ``sncl train | tune | serve | ...``; ``sncl --help`` names all commands."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.cli.console import err, say
-from sncl.cli.options import pairs
+from sncl.cli.options import names, pairs
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
@@ -56,19 +56,24 @@ def choose_stream(
     split: str | None = None,
     classes: int | None = None,
     set_: list[str] | None = None,
+    ignore: list[str] | None = None,
+    category: list[str] | None = None,
+    number: list[str] | None = None,
 ) -> Chosen:
     """Understand the options that name a stream; the user's data are read."""
     from sncl.cli.bars import reading_bar
     from sncl.streams.benchmarks import named
-    from sncl.streams.user.data import read
     from sncl.streams.user.spec import parse_spec
 
     settings = in_new_words(pairs(set_, "--set"))
     if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
         raise SnclError("give one of --split, --classes-per-task and --set split=")
     notes: list[str] = []
-    spec, user_data = parse_spec(stream, cut, target, domain, size), None
+    kinds = names(ignore), names(category), names(number)
+    spec, user_data = parse_spec(stream, cut, target, domain, size, *kinds), None
     if spec is not None:
+        from sncl.streams.user.data import read
+
         with reading_bar(err) as progress:
             _, user_data, notes = read(spec, progress)
         stream = user_data.name
@@ -105,11 +110,11 @@ def from_file(file: Path, chosen: Chosen, method: str, memory: int | None) -> di
     from sncl.runs.plan import plan
     from sncl.runs.settings import parse, read_settings
 
-    usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data)
+    usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data, unchecked=True)
     settings = read_settings(file, chosen.stream, method, usual.memory)
     choices = {key: settings[key] for key in entry(method).choices if key in settings}
     try:
-        usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data, settings=choices)
+        usual = plan(chosen.stream, method, memory=memory, user_data=chosen.user_data, settings=choices, unchecked=True)
     except SnclError as error:
         raise SnclError(f"{file}: {error}") from error
     for key, text in settings.items():

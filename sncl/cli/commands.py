@@ -21,7 +21,9 @@ from sncl.cli.console import INTERRUPTED, err
 from sncl.cli.demo import demo_command
 from sncl.cli.inventory import data_fetch, data_inventory, list_names
 from sncl.cli.models import export_command
+from sncl.cli.prediction import predict_command
 from sncl.cli.reports import report_command
+from sncl.cli.serving import serve_command
 from sncl.cli.speed import bench_command
 from sncl.cli.tables import reproduce_command
 from sncl.cli.training import train_command
@@ -84,7 +86,9 @@ for name, command in (
     ("train", train_command),
     ("tune", tune_command),
     ("reproduce", reproduce_command),
+    ("predict", predict_command),
     ("export", export_command),
+    ("serve", serve_command),
     ("report", report_command),
     ("demo", demo_command),
     ("bench", bench_command),

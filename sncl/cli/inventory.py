@@ -12,10 +12,10 @@ from sncl.cli.options import DataOption, JsonOption
 
 def needs(name: str) -> list[str]:
     """Where a method applies: whether it keeps a memory, must be told where tasks end, and the task at test time."""
-    from sncl.methods.table import METHODS, make
+    from sncl.methods.table import METHODS
 
-    method = make(name)
-    said = (METHODS[name].memory, method.needs_boundaries, method.needs_task_at_test)
+    method = METHODS[name]
+    said = (method.memory, method.boundaries, method.task_at_test)
     return ["yes" if each else "–" for each in said]
 
 

@@ -47,6 +47,18 @@ DomainOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="The column or array of domains", rich_help_panel=OWN_DATA),
 ]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Leave this column of a table out", rich_help_panel=OWN_DATA),
+]
+CategoryOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="The values of this column are categories", rich_help_panel=OWN_DATA),
+]
+NumberOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="The values of this column are numbers", rich_help_panel=OWN_DATA),
+]
 SizeOption = Annotated[
     int | None,
     typer.Option(help="Resize images to so many pixels a side", min=1, rich_help_panel=OWN_DATA),
@@ -58,7 +70,7 @@ ClassesOption = Annotated[
     int | None, typer.Option("--classes-per-task", help="Cut the classes into tasks of so many", min=1)
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs (needs plotly)")
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page about these runs")
 ]
 TensorboardOption = Annotated[
     bool, typer.Option("--tensorboard", help="Also write logs for TensorBoard into the run folder (needs tensorboard)")

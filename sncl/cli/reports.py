@@ -36,7 +36,7 @@ def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders")],
     file: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page")] = Path("report.html"),
 ) -> None:
-    """Turn runs into one web page that can be mailed: tables, charts, the memory's images. Needs plotly.
+    """Turn runs into one web page that can be mailed: tables, charts, the memory's images.
 
     Runs that differ in nothing but the seed are shown as mean and deviation; unfinished ones are left out.
     """

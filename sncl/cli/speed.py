@@ -9,7 +9,17 @@ import typer
 
 from sncl.cli.choosing import choose_stream
 from sncl.cli.console import err, out, print_json, print_table
-from sncl.cli.options import CutOption, DeviceOption, DomainOption, JsonOption, SizeOption, TargetOption
+from sncl.cli.options import (
+    CategoryOption,
+    CutOption,
+    DeviceOption,
+    DomainOption,
+    IgnoreOption,
+    JsonOption,
+    NumberOption,
+    SizeOption,
+    TargetOption,
+)
 from sncl.errors import SnclError
 
 
@@ -23,6 +33,9 @@ def bench_command(
     cut: CutOption = None,
     target: TargetOption = None,
     domain: DomainOption = None,
+    ignore: IgnoreOption = None,
+    category: CategoryOption = None,
+    number: NumberOption = None,
     size: SizeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -31,9 +44,10 @@ def bench_command(
     from sncl.training.engine import choose_device
 
     place = str(choose_device(device))
-    if stream is None and any(each is not None for each in (cut, target, domain, size)):
-        raise SnclError("--cut, --target, --domain and --size need a --stream of your own data")
-    chosen = None if stream is None else choose_stream(stream, cut, target, domain, size)
+    if stream is None and any(each for each in (cut, target, domain, size, ignore, category, number)):
+        raise SnclError("--cut, --target, --domain, --size and those of columns need a --stream of your own data")
+    columns = {"ignore": ignore, "category": category, "number": number}
+    chosen = None if stream is None else choose_stream(stream, cut, target, domain, size, **columns)
     with err.status("measuring ...") as status:
         streams, methods = ([name] if name else None for name in (chosen.stream if chosen else None, method))
         user_data = chosen.user_data if chosen else None

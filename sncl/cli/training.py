@@ -12,15 +12,18 @@ import typer
 from sncl.cli.choosing import choose_stream, from_file
 from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
+    CategoryOption,
     ClassesOption,
     CutOption,
     DataOption,
     DeviceOption,
     DomainOption,
     EpochsOption,
+    IgnoreOption,
     JsonOption,
     MemoryOption,
     MethodOption,
+    NumberOption,
     PrecisionOption,
     ReportOption,
     SizeOption,
@@ -52,6 +55,9 @@ def train_command(
     cut: CutOption = None,
     target: TargetOption = None,
     domain: DomainOption = None,
+    ignore: IgnoreOption = None,
+    category: CategoryOption = None,
+    number: NumberOption = None,
     size: SizeOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
@@ -71,13 +77,13 @@ def train_command(
     as_json: JsonOption = False,
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
-    from sncl.cli.jobs import run_jobs
+    from sncl.runs.finished import finished_result
     from sncl.runs.job import Job
     from sncl.runs.plan import plan
 
     numbers = seeds_asked(seed, seeds)
     check_outputs(report, tensorboard)
-    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
         plan,
@@ -96,14 +102,16 @@ def train_command(
     )
     jobs = []
     for number in numbers:
-        experiment = common(seed=number)
+        experiment = common(seed=number, unchecked=True)
         place = run_folder(folder, experiment, several=seeds is not None)
         jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
-    notes = notes_before(jobs, memory)
+    found = [finished_result(job.experiment, job.folder, job.data) for job in jobs]
+    if None in found:
+        common(seed=numbers[0])  # now with every check
     chosen.tell(jobs[0].experiment)
-    for note in notes:
+    for note in notes_before(jobs, found, memory):
         err.print(note)
-    show_results(jobs, run_jobs(jobs, err), seeds is not None, as_json)
+    show_results(jobs, results_of(jobs, found), seeds is not None, as_json)
     report_on([job.folder for job in jobs], report)
 
 
@@ -123,18 +131,27 @@ def run_folder(folder: Path | None, experiment: Experiment, several: bool) -> Pa
     return folder / f"seed-{experiment.seed}" if several else folder
 
 
-def notes_before(jobs: Sequence[Job], memory: int | None) -> list[str]:
+def results_of(jobs: list[Job], found: Sequence[Result | None]) -> Sequence[Result]:
+    """The results that were found, or all of them once the runs are finished."""
+    finished = [result for result in found if result is not None]
+    if len(finished) == len(jobs):
+        return finished
+    from sncl.cli.jobs import run_jobs
+
+    return run_jobs(jobs, err)
+
+
+def notes_before(jobs: Sequence[Job], found: Sequence[Result | None], memory: int | None) -> list[str]:
     """What should be known before the runs: which are finished already, and which options change nothing."""
     from sncl.methods.table import entry
-    from sncl.runs.perform import finished_result
-    from sncl.training.run import BOARD, TASK_NETWORK
+    from sncl.training.folder import BOARD, TASK_NETWORK
 
     method = jobs[0].experiment.method
     notes = []
     if memory is not None and not entry(method).memory:
         notes.append(f"note: {method} keeps no memory, so --memory {memory} changes nothing")
-    for job in jobs:
-        if finished_result(job.experiment, job.folder, job.data) is None:
+    for job, result in zip(jobs, found, strict=True):
+        if result is None:
             continue
         notes.append(f"already finished: {job.folder} (the stored result is shown)")
         if job.keep_tasks and not (job.folder / TASK_NETWORK.format(1)).exists():

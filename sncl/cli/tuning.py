@@ -11,15 +11,18 @@ import typer
 from sncl.cli.choosing import choose_stream
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
+    CategoryOption,
     ClassesOption,
     CutOption,
     DataOption,
     DeviceOption,
     DomainOption,
     EpochsOption,
+    IgnoreOption,
     JsonOption,
     MemoryOption,
     MethodOption,
+    NumberOption,
     SizeOption,
     SplitOption,
     StreamOption,
@@ -52,6 +55,9 @@ def tune_command(
     cut: CutOption = None,
     target: TargetOption = None,
     domain: DomainOption = None,
+    ignore: IgnoreOption = None,
+    category: CategoryOption = None,
+    number: NumberOption = None,
     size: SizeOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
     search: Annotated[
@@ -75,7 +81,7 @@ def tune_command(
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
-    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_)
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     sought = plan_search(
         chosen.stream,
         method,

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 QUOTED = re.compile("`([^`]*)`")
+REPEATED = {"categories": "category", "numbers": "number"}  # arguments with many values are options with one
 
 
 def as_options(text: str) -> str:
@@ -27,6 +28,7 @@ def option(quoted: str) -> str:
     """One argument, perhaps with a value, as an option; anything else as it is."""
     name, _, value = quoted.partition("=")
     value = value.strip("\"'")
+    name = REPEATED.get(name, name)
     if name == "settings":  # one option for each of them
         return f"--set {value}".strip()
     if name in option_names():

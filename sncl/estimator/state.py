@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from sncl.errors import Diverged, SnclError
 from sncl.estimator.spec import LearnerSpec, Network
 from sncl.streams.standardisation import RunningScale
+from sncl.tables.encoder import TableEncoder
 from sncl.tensors.fields import Fields, under, within
 from sncl.training.checkpoint import pack, read_saved, unpack, write_checkpoint
 from sncl.training.exclusive import LOCK, Exclusive, exclusive
@@ -33,6 +35,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
 
     classes_: NDArray[Any]
     learner_: Learner
+    network: Network | None
     n_features_in_: int
     random_state: Any
     _spec: LearnerSpec
@@ -40,6 +43,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
     _counts: NDArray[np.int64]  # samples of each class so far, by its output
     _weight_sum: float  # of the weights they were given
     _scale: RunningScale | None
+    encoder_: TableEncoder | None = None  # also of one that was saved before there were encoders
     _diverged: str = ""  # why the learner is of no use any more
 
     @exclusive
@@ -52,6 +56,25 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         self._check_usable()
         check_weights(self.learner_)
         write_checkpoint(Path(path), *self._state(), keep_previous=True)
+
+    @exclusive
+    def state(self) -> tuple[Fields, dict[str, Any]]:
+        """A copy of what :meth:`save` writes: tensors, and plain data that says what they belong to."""
+        self._check_usable()
+        check_weights(self.learner_)
+        tensors, description = self._state()
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}, description
+
+    @exclusive
+    def snapshot(self) -> Self:
+        """A copy that only predicts, as this estimator does now, and never waits while this one learns."""
+        self._check_usable()
+        learner = self.learner_.snapshot()
+        kept = (learner, self.network, self._spec)  # which nothing changes
+        twin = type(self).__new__(type(self))
+        known = {id(each): each for each in kept}
+        twin.__dict__.update(deepcopy(self._unlocked() | {"learner_": learner, "_scale": None}, known))
+        return twin
 
     @classmethod
     def load(cls, path: str | Path, *, network: Network | None = None, device: str | None = None) -> Self:
@@ -110,6 +133,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
             "weight_sum": self._weight_sum,
             "features": self.n_features_in_,
             "names": None if names is None else names.tolist(),
+            "encoder": None if self.encoder_ is None else self.encoder_.to_json(),
             "device": self.learner_.device.type,
             "learner": self.learner_.description(),
         }
@@ -121,6 +145,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         self._outputs = np.asarray(description["outputs"], dtype=np.int64)
         self._counts = np.asarray(description.get("counts", []), dtype=np.int64)  # older files count from here on
         self._weight_sum = float(description.get("weight_sum", 0.0))
+        encoder = description.get("encoder")
+        self.encoder_ = None if encoder is None else TableEncoder.from_json(encoder)
         self.learner_, self._scale = self._spec.make()
         if self._scale is not None:
             self._scale.load(within("scale", tensors))
@@ -132,8 +158,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         with self.exclusively():
             state = {name: value for name, value in super().__getstate__().items() if name != LOCK}
             if "learner_" in state:
-                for name in ("learner_", "_scale", "classes_", "_outputs", "_counts", "_weight_sum"):
-                    del state[name]
+                for name in ("learner_", "_scale", "classes_", "_outputs", "_counts", "_weight_sum", "encoder_"):
+                    state.pop(name, None)
                 state["_packed"] = pack(*self._state())
             return state
 

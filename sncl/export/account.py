@@ -11,31 +11,38 @@ import torch
 from torch import Tensor
 
 import sncl
-from sncl.export.formats import Format, ModelFile
 from sncl.export.measures import TIMED_BATCHES, PredictionCheck, count_bytes, count_multiply_adds, latencies
-from sncl.export.models import Models
 from sncl.networks.pruning.prune import Pruned
 from sncl.networks.pruning.scales import count_parameters
 from sncl.runs.loading import Trained
 from sncl.runs.summary import READOUT_TITLES
-from sncl.streams.stream import Stream
+from sncl.training.exporting.formats import Format, ModelFile
+from sncl.training.exporting.models import Models, input_name
+from sncl.training.inputs import short
 from sncl.training.parallel import cores
 
 
 def account(
-    run: Trained, models: Models, form: Format, exported: ModelFile, dense: ModelFile, compared: PredictionCheck
+    run: Trained,
+    models: Models,
+    form: Format,
+    exported: ModelFile,
+    dense: ModelFile,
+    compared: PredictionCheck,
+    samples: Tensor,
 ) -> dict[str, Any]:
-    """Everything measured, as plain data; ``dense`` is the file of the dense network."""
-    machine = machine_facts()
-    measured = costs(models, exported, dense, _timed_images(run.stream))
+    """Everything measured, as plain data; ``dense`` is the file of the dense network, ``samples`` are what it takes."""
+    machine, preprocessing = machine_facts(), run.stream.preprocessing
+    measured = costs(models, exported, dense, timed_samples(samples))
     return {
         "run": str(run.folder),
         "stream": run.experiment.stream,
         "method": run.experiment.method,
         "seed": run.experiment.seed,
         "format": form.title,
-        "input": {"name": "images", "type": "uint8", "shape": ["rows", *run.stream.shape]},
+        "input": {"name": input_name(samples), "type": short(samples.dtype), "shape": ["rows", *samples.shape[1:]]},
         "output": {"name": "logits", "type": "float32", "shape": ["rows", run.stream.classes]},
+        "class_names": None if preprocessing is None else list(preprocessing.class_names),
         "layers": {name: layer._asdict() for name, layer in models.pruned.layers.items()},
         "summary": summary(models.pruned),
         "trained": measured["trained"] | {"accuracy": compared.before},
@@ -66,17 +73,17 @@ def is_busy(machine: dict[str, Any]) -> bool:
     return machine["load"] is not None and machine["load"] > machine["cores"]
 
 
-def costs(models: Models, exported: ModelFile, dense: ModelFile, images: Tensor) -> dict[str, dict[str, Any]]:
-    """What each model costs: parameters, bytes, multiply-adds for one image, and time."""
+def costs(models: Models, exported: ModelFile, dense: ModelFile, samples: Tensor) -> dict[str, dict[str, Any]]:
+    """What each model costs: parameters, bytes, multiply-adds for one sample, and time."""
     networks = {"trained": models.trained, "pruned": models.small, "dense": models.dense, "exported": models.small}
     files = {"dense": dense, "exported": exported}
     running = networks | {name: file.predict for name, file in files.items()}
-    milliseconds = latencies(running, images)
+    milliseconds = latencies(running, samples)
     return {
         name: {
             "parameters": count_parameters(network),
             "bytes": len(files[name].content) if name in files else count_bytes(network),
-            "multiply_adds": count_multiply_adds(network, images[:1]),
+            "multiply_adds": count_multiply_adds(network, samples[:1]),
             "milliseconds": milliseconds[name],
         }
         for name, network in networks.items()
@@ -91,10 +98,10 @@ def left_percent(exported: dict[str, Any], dense: dict[str, Any]) -> dict[str, A
     }
 
 
-def _timed_images(stream: Stream) -> Tensor:
-    """As many test images as the largest timed batch has, repeated where there are fewer."""
-    images, most = stream.test(0)[0], max(TIMED_BATCHES)
-    return images.repeat(-(-most // len(images)), 1, 1, 1)[:most]
+def timed_samples(samples: Tensor) -> Tensor:
+    """As many samples as the largest timed batch has, repeated where there are fewer."""
+    most = max(TIMED_BATCHES)
+    return samples.repeat(-(-most // len(samples)), *[1] * (samples.dim() - 1))[:most]
 
 
 def summary(found: Pruned) -> str:
@@ -130,7 +137,7 @@ def account_table(found: dict[str, Any], file: str) -> tuple[list[str], list[lis
     return ["", "trained", "pruned", f"dense {Path(file).suffix}", file, "left, %"], [
         line("parameters", ",", "parameters"),
         line("bytes", ",", "bytes"),
-        line("multiply-adds, 1 image", ",", "multiply_adds"),
-        *(line(f"ms, {size} image{'s' * (size > 1)}", ".3f", "milliseconds", str(size)) for size in TIMED_BATCHES),
+        line("multiply-adds, 1 row", ",", "multiply_adds"),
+        *(line(f"ms, {size} row{'s' * (size > 1)}", ".3f", "milliseconds", str(size)) for size in TIMED_BATCHES),
         *(line(f"{READOUT_TITLES[name]}, %", ".2f", "accuracy", name) for name in found["trained"]["accuracy"]),
     ]

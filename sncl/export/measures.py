@@ -12,15 +12,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from sncl.errors import SnclError
 from sncl.evaluation.accuracy import READOUTS, Readout, correct
 from sncl.evaluation.metrics import average
-from sncl.export.formats import Predict
 from sncl.streams.stream import Stream
+from sncl.training.exporting.check import other_predictions, refuse_other_predictions
+from sncl.training.exporting.formats import Predict
 from sncl.training.parallel import cores
 
 BATCH_SIZE = 500  # of one pass over the test data
-TIE = 1e-4  # of the largest logit of a sample: classes nearer to each other than this may change places
 TIMED_BATCHES = (1, 64)  # samples for which time is measured
 MOST_THREADS = 2  # on which it is measured: many machines have as many
 ROUNDS, TURN_SECONDS = 7, 0.05  # of a measurement: in a round each model has its turn
@@ -35,31 +34,24 @@ class PredictionCheck(NamedTuple):
     after: dict[Readout, float]
 
 
-def compare_predictions(stream: Stream, network: Predict, exported: Predict) -> PredictionCheck:
-    """Run an exported model on all test data beside its network; other predictions are an error."""
+def compare_predictions(stream: Stream, network: Predict, raw: Stream, exported: Predict) -> PredictionCheck:
+    """Run an exported model on all test data beside its network; other predictions are an error.
+
+    The model takes the samples of ``raw``, the same stream before it was standardised.
+    """
     before, after = _Accuracy(stream), _Accuracy(stream)
     samples, wrong, difference = 0, 0, 0.0
     for task in range(stream.test_tasks):
         x, y = stream.test(task)
-        expected, found = network(x), torch.cat([exported(part) for part in x.split(BATCH_SIZE)])
-        wrong += _other_predictions(expected, found)
+        shown = raw.test(task)[0].split(BATCH_SIZE)
+        expected, found = network(x), torch.cat([exported(part) for part in shown])
+        wrong += other_predictions(expected, found)
         difference = max(difference, float((found - expected).abs().max()))
         samples += len(y)
         before.add(task, expected, y)
         after.add(task, found, y)
-    if wrong:
-        raise SnclError(
-            f"the exported model predicts another class than the network for {wrong} of {samples} samples (logits "
-            f"differ by up to {difference:.1e}); nothing was written"
-        )
+    refuse_other_predictions(wrong, samples, difference)
     return PredictionCheck(samples, difference, before.averages(), after.averages())
-
-
-def _other_predictions(expected: Tensor, found: Tensor) -> int:
-    """For how many samples another class is predicted than expected, ties aside."""
-    best = expected.amax(1)
-    behind = best - expected.gather(1, found.argmax(1, keepdim=True))[:, 0]
-    return int((behind > TIE * best.abs().clamp(min=1)).sum())
 
 
 class _Accuracy:
@@ -83,10 +75,10 @@ def timed_threads() -> int:
     return min(MOST_THREADS, cores())
 
 
-def count_multiply_adds(model: nn.Module, image: Tensor) -> int:
-    """Multiply-adds of matrix products and convolutions for one image: half of the floating-point operations."""
+def count_multiply_adds(model: nn.Module, sample: Tensor) -> int:
+    """Multiply-adds of matrix products and convolutions for one sample: half of the floating-point operations."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(image)
+        model(sample)
     return int(counter.get_total_flops()) // 2
 
 
@@ -95,31 +87,31 @@ def count_bytes(model: nn.Module) -> int:
     return len(save({name: value.contiguous().clone() for name, value in model.state_dict().items()}))
 
 
-def latencies(models: Mapping[str, Predict], images: Tensor) -> dict[str, dict[str, float]]:
-    """Milliseconds of one call of each model, by the number of images.
+def latencies(models: Mapping[str, Predict], samples: Tensor) -> dict[str, dict[str, float]]:
+    """Milliseconds of one call of each model, by the number of samples.
 
     The models take turns, so that whatever else the machine does slows all of them alike.
     """
-    found = {size: _milliseconds(models, images[:size]) for size in TIMED_BATCHES}
+    found = {size: _milliseconds(models, samples[:size]) for size in TIMED_BATCHES}
     return {name: {str(size): round(found[size][name], 4) for size in TIMED_BATCHES} for name in models}
 
 
-def _milliseconds(models: Mapping[str, Predict], images: Tensor) -> dict[str, float]:
+def _milliseconds(models: Mapping[str, Predict], samples: Tensor) -> dict[str, float]:
     """The median time of one call of each model."""
     times: dict[str, list[float]] = {name: [] for name in models}
     with torch.inference_mode():
         for _ in range(ROUNDS):
             for name, model in models.items():
-                times[name] += _turn(model, images)
+                times[name] += _turn(model, samples)
     return {name: 1000 * median(taken) for name, taken in times.items()}
 
 
-def _turn(model: Predict, images: Tensor) -> list[float]:
+def _turn(model: Predict, samples: Tensor) -> list[float]:
     """Seconds of each call in a turn; the first call finds the caches filled by others and does not count."""
-    model(images)
+    model(samples)
     times: list[float] = []
     while not times or sum(times) < TURN_SECONDS:
         start = perf_counter()
-        model(images)
+        model(samples)
         times.append(perf_counter() - start)
     return times

@@ -1,4 +1,4 @@
-"""The episodic memory: a fixed number of samples, as named tensors on the device."""
+"""The episodic memory: at most a fixed number of samples, as named tensors on the device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.memory.admission import Admission, Count
+from sncl.memory.drawing import latest
 from sncl.tensors.fields import Fields, rows, under, within
 from sncl.tensors.transfer import upload
+
+FIRST_ROWS = 256  # that there is room for at first
+DOUBLED_BYTES = 2**30  # up to which tensors grow twice as long each time
 
 
 class Memory:
@@ -20,8 +24,12 @@ class Memory:
     for another one adds up in another.
 
     Everything random comes in as numbers drawn on the host, so how full the memory is and whether a batch admits
-    anything is known there without asking the device. Behind the last slot lies a spare one: samples that a device
-    decided not to admit are written there. ``precision`` says what a field is kept in: its name and type -> type.
+    anything is known there without asking the device. ``precision`` says what a field is kept in: its name and type ->
+    type.
+
+    On the CPU tensors grow as the memory fills, twice as long each time (beyond 1 GiB by an eighth). On a GPU they have
+    their full length from the first sample on, for a captured step reads them where they are; behind the last slot lies
+    a spare one, where samples are written that the device decided not to admit.
     """
 
     def __init__(
@@ -36,7 +44,7 @@ class Memory:
         self.admission = admission
         self.device = torch.device(device)
         self.precision = precision or (lambda name, dtype: dtype)
-        self._rows: Fields = {}  # each [capacity + 1, ...]
+        self._rows: Fields = {}  # each [allocated + 1, ...]
         self.count = Count(capacity)
 
     @property
@@ -45,8 +53,13 @@ class Memory:
 
     @property
     def fields(self) -> Fields:
-        """The tensors the samples lie in, each [capacity, ...]."""
-        return {name: stored[: self.capacity] for name, stored in self._rows.items()}
+        """The tensors the samples lie in, each [allocated, ...]."""
+        return {name: stored[: self.allocated] for name, stored in self._rows.items()}
+
+    @property
+    def allocated(self) -> int:
+        """For how many samples there is room already."""
+        return rows(self._rows) - 1 if self._rows else 0
 
     def __len__(self) -> int:
         """How many samples are stored."""
@@ -65,7 +78,7 @@ class Memory:
     def draw(self, wanted: int, uniform: Tensor) -> Tensor:
         """Slots for one replayed batch, each equally likely, none twice; all if there are fewer than wanted.
 
-        ``uniform`` holds one number per slot of the memory.
+        ``uniform`` holds one number per slot of the memory, at least of those that may be replayed.
         """
         return uniform[: self.drawable].topk(min(wanted, self.drawable), largest=False, sorted=False).indices
 
@@ -88,8 +101,38 @@ class Memory:
             self._allocate(incoming)
         arrived, count = rows(incoming), self.count
         if not self.admission.admits_none(count, uniform):
+            self.reserve(arrived)
             self._write(incoming, self.admission.slots(self.fields, incoming, count, uniform))
         self.count = count._replace(seen=count.seen + arrived, in_task=count.in_task + arrived)
+
+    def reserve(self, arriving: int) -> None:
+        """Have room for what is filled when so many more samples have been offered."""
+        length = self._length_after(arriving)
+        if self._rows and length > self.allocated:
+            self._lengthen(length)
+
+    def bytes_to_reserve(self, arriving: int) -> int:
+        """How many bytes :meth:`reserve` would take, beside those taken already."""
+        length = self._length_after(arriving)
+        return length * self.bytes_per_row() if self._rows and length > self.allocated else 0
+
+    def _length_after(self, arriving: int) -> int:
+        """How long tensors are when so many more samples have been offered."""
+        count = self.count
+        needed = self.admission.filled(count._replace(seen=count.seen + arriving, in_task=count.in_task + arriving))
+        return self.allocated if needed <= self.allocated else self._length_for(needed)
+
+    def _length_for(self, needed: int) -> int:
+        if self.device.type != "cpu":
+            return self.capacity
+        more = self.allocated if self.allocated * self.bytes_per_row() < DOUBLED_BYTES else self.allocated // 8
+        return min(self.capacity, max(needed, self.allocated + more, FIRST_ROWS))
+
+    def _lengthen(self, length: int) -> None:
+        for name, stored in self._rows.items():
+            longer = stored.new_zeros((length + 1, *stored.shape[1:]))
+            longer[: len(self)] = stored[: len(self)]
+            self._rows[name] = longer
 
     def boundary(self) -> None:
         """A task has ended: what is stored now is of past tasks."""
@@ -107,7 +150,7 @@ class Memory:
 
     @torch.no_grad()
     def reshape(self, fields: Fields) -> None:
-        """Keep these fields [capacity, ...] in another shape from now on."""
+        """Keep these fields [allocated, ...] in another shape from now on."""
         for name, value in fields.items():
             self._rows[name] = torch.cat([value, torch.zeros_like(value[:1])]).to(self._rows[name])
 
@@ -116,35 +159,52 @@ class Memory:
         return {name: stored[: len(self)] for name, stored in self.fields.items()}
 
     def _write(self, incoming: Fields, slots: Tensor) -> None:
-        rank = torch.arange(len(slots), device=slots.device)
-        winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, rank, "amax")
         if slots.device.type == "cpu":
-            taken = (winner[: self.capacity] >= 0).nonzero()[:, 0]
+            source, taken = (upload(each, self.device) for each in latest(slots, self.capacity))
             if taken.numel() == 0:
                 return
-            source, taken = upload(winner[taken], self.device), upload(taken, self.device)
         else:  # not asked how many there are, which would stall a GPU: the others go to the spare slot
-            source, taken = rank, torch.where(winner[slots] == rank, slots, self.capacity)
+            source = torch.arange(len(slots), device=slots.device)
+            winner = torch.full((self.capacity + 1,), -1, device=slots.device).scatter_reduce_(0, slots, source, "amax")
+            taken = torch.where(winner[slots] == source, slots, self.capacity)
         for name, stored in self._rows.items():
             stored.index_copy_(0, taken, incoming[name].index_select(0, source).to(stored.dtype))
 
     def _allocate(self, incoming: Fields) -> None:
+        """Have empty fields like those of these samples, which may fill them."""
         missing = [name for name in self.admission.reads if name not in incoming]
         if missing:
             raise SnclError(f"this memory's admission needs {missing[0]!r} of every sample; the method leaves it out")
-        self._rows = {
-            name: torch.zeros(
-                (self.capacity + 1, *value.shape[1:]), dtype=self.precision(name, value.dtype), device=self.device
+        self._rows = {}
+        length = self._length_for(rows(incoming))
+        try:
+            self._rows = {
+                name: torch.zeros(
+                    (length + 1, *value.shape[1:]), dtype=self.precision(name, value.dtype), device=self.device
+                )
+                for name, value in sorted(incoming.items())
+            }
+        except (RuntimeError, MemoryError) as error:  # what torch raises where there is no room
+            each = sum(
+                value.shape[1:].numel() * self.precision(name, value.dtype).itemsize for name, value in incoming.items()
             )
-            for name, value in sorted(incoming.items())
-        }
+            raise SnclError(
+                f"a `memory` of {self.capacity:,} samples of {each:,} bytes takes {each * self.capacity / 2**30:,.1f} "
+                f"GiB, for which {self.device} has no room; use a smaller `memory`"
+            ) from error
 
     def bytes_per_row(self) -> int:
         """What one remembered sample costs, all fields together."""
-        return sum(stored.element_size() * stored[0].numel() for stored in self.fields.values())
+        return sum(stored.element_size() * stored[0].numel() for stored in self._rows.values())
+
+    def __repr__(self) -> str:
+        known = f"{len(self):,} of {self.capacity:,} samples, {type(self.admission).__name__}"
+        if self._rows:
+            known += f", {self.bytes_per_row():,} bytes each: {', '.join(self._rows)}"
+        return f"Memory({known}; {self.device})"
 
     def state(self) -> Fields:
-        return {"count": torch.tensor(self.count), **under("rows", self.fields)}
+        return {"count": torch.tensor(self.count), **under("rows", self.content())}
 
     @torch.no_grad()
     def load(self, state: Fields) -> None:
@@ -153,9 +213,9 @@ class Memory:
         self.count = count
         self._rows = {}
         if stored:
-            self._allocate({name: value.to(self.device) for name, value in stored.items()})
+            self._allocate(stored)
         for name, value in stored.items():
-            self._rows[name][: self.capacity] = value
+            self._rows[name][: len(value)] = value
 
     def _checked(self, state: Fields) -> tuple[Count, Fields]:
         """What a state counts and stores, if it is that of a memory like this one."""
@@ -166,8 +226,12 @@ class Memory:
         plausible = all(type(each) is int and each >= 0 for each in count) and count.in_task <= count.seen
         if not plausible or count.base > self.capacity or (count.seen and not stored and self.admission.filled(count)):
             raise SnclError(f"this checkpoint is damaged: its memory cannot have counted {count._asdict()}")
-        if count.capacity != self.capacity or any(value.shape[:1] != (self.capacity,) for value in stored.values()):
+        if count.capacity != self.capacity:
             raise SnclError(f"this checkpoint belongs to another learner: its memory is not of {self.capacity} samples")
+        filled = self.admission.filled(count)
+        if {value.shape[:1] for value in stored.values()} not in ({(filled,)}, {(self.capacity,)}, set()):
+            raise SnclError(f"this checkpoint is damaged: its memory does not hold the {filled} samples it counted")
+        stored = {name: value[:filled] for name, value in stored.items()}  # early versions stored empty slots, too
         unlike = [name for name, value in self.fields.items() if not _alike(stored.get(name), value)]
         unlike += [name for name in ("y", *self.admission.reads) if stored and name not in stored]
         if stored and unlike:
@@ -176,4 +240,4 @@ class Memory:
 
 
 def _alike(given: Tensor | None, ours: Tensor) -> bool:
-    return given is not None and given.shape == ours.shape and given.dtype == ours.dtype
+    return given is not None and given.shape[1:] == ours.shape[1:] and given.dtype == ours.dtype

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sncl.errors import SnclError
-from sncl.memory.admission import Admission, LossAwareReservoir, Reservoir
-from sncl.methods.agem import AGEM, AGEMR
-from sncl.methods.der import DER
-from sncl.methods.er import ER
-from sncl.methods.er_ace import ERACE
-from sncl.methods.ewc import OEWC
-from sncl.methods.gem import GEM
-from sncl.methods.gss import GSS
-from sncl.methods.hal import HAL
-from sncl.methods.icarl import ICaRL
-from sncl.methods.lwf import LwF
-from sncl.methods.mer import MER
-from sncl.methods.method import Method
-from sncl.methods.pnn import PNN
-from sncl.methods.sgd import SGD
-from sncl.methods.si import SI
-from sncl.methods.sncl import SNCL
-from sncl.networks.gating.policies import KL, Gating, Grow
+
+if TYPE_CHECKING:
+    from sncl.methods.method import Method
 
 Value = float | int | str
 Settings = dict[str, Value]
 USE_GROW = "`gates=grow` is there instead, with `sparsity`, the fraction of neurons that stays closed"
 USE_ANALYSIS = "`sncl analyze sparsity RUN` closes further neurons of a finished run"
-ADMISSIONS: dict[str, type[Admission]] = {"loss-aware": LossAwareReservoir, "reservoir": Reservoir}
-GATINGS: dict[str, type[Gating] | None] = {"off": None, "grow": Grow, "kl": KL}
 
 
 @dataclass(frozen=True)
@@ -48,6 +32,8 @@ class Entry:
     settings: Settings = field(default_factory=dict)
     memory: bool = True
     joint: bool = False  # trained on the whole stream at once
+    boundaries: bool = False  # must be told where tasks end, as the method says itself
+    task_at_test: bool = False  # predicts only when told the task, likewise
     choices: dict[str, dict[str, Settings]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
 
@@ -84,57 +70,73 @@ class Entry:
         return " or ".join(owners)
 
 
-def make_sncl(
-    gates: str, admission: str, features: str, alpha: float, beta: float, gamma: float, **policy: Any
-) -> SNCL:
-    """SNCL from settings that are numbers and words."""
-    if admission not in ADMISSIONS:
-        raise SnclError(f"`admission` is one of {', '.join(ADMISSIONS)}, not {admission!r}")
-    gating = GATINGS[gates]
-    if gating is not None:
-        policy["layers"] = layer_names(policy["layers"])
-    return SNCL(
-        alpha, beta, gamma, None if gating is None else gating(**policy), ADMISSIONS[admission](), layer_names(features)
-    )
+def later(module: str, name: str) -> Callable[..., Method]:
+    """What makes a method, from a module beside this one that is loaded when the first is made: the table of methods is
+    also read where none is, and torch takes long to load."""
 
+    def make_one(**settings: Any) -> Method:
+        made: Method = getattr(import_module(f"sncl.methods.{module}"), name)(**settings)
+        return made
 
-def layer_names(text: str) -> tuple[str, ...] | None:
-    """Layer names with commas between them; None for "auto"."""
-    return None if text == "auto" else tuple(name.strip() for name in text.split(","))
+    return make_one
 
 
 METHODS: dict[str, Entry] = {
-    "sgd": Entry("SGD", SGD, "plain training, the lower bound", memory=False),
-    "joint": Entry("JOINT", SGD, "all tasks at once, the upper bound", memory=False, joint=True),
-    "oewc": Entry("oEWC", OEWC, "Schwarz et al., ICML 2018", {"strength": 1.0, "decay": 1.0}, memory=False),
-    "si": Entry("SI", SI, "Zenke et al., ICML 2017", {"strength": 1.0, "damping": 1.0}, memory=False),
+    "sgd": Entry("SGD", later("sgd", "SGD"), "plain training, the lower bound", memory=False),
+    "joint": Entry("JOINT", later("sgd", "SGD"), "all tasks at once, the upper bound", memory=False, joint=True),
+    "oewc": Entry(
+        "oEWC",
+        later("ewc", "OEWC"),
+        "Schwarz et al., ICML 2018",
+        {"strength": 1.0, "decay": 1.0},
+        memory=False,
+        boundaries=True,
+    ),
+    "si": Entry(
+        "SI",
+        later("si", "SI"),
+        "Zenke et al., ICML 2017",
+        {"strength": 1.0, "damping": 1.0},
+        memory=False,
+        boundaries=True,
+    ),
     "lwf": Entry(
         "LwF",
-        LwF,
+        later("lwf", "LwF"),
         "Li and Hoiem, ECCV 2016",
         {"alpha": 1.0, "temperature": 2.0, "decay": 0.0},
         memory=False,
+        boundaries=True,
     ),
-    "pnn": Entry("PNN", PNN, "Rusu et al., 2016", memory=False),
-    "er": Entry("ER", ER, "Riemer et al., ICLR 2019"),
-    "mer": Entry("MER", MER, "Riemer et al., ICLR 2019", {"beta": 1.0, "gamma": 1.0, "inner": 1}),
-    "gem": Entry("GEM", GEM, "Lopez-Paz and Ranzato, NeurIPS 2017", {"margin": 0.5, "parts": 5}),
-    "agem": Entry("A-GEM", AGEM, "Chaudhry et al., ICLR 2019", {"parts": 5}),
-    "agem-r": Entry("A-GEM-R", AGEMR, "Buzzega et al., NeurIPS 2020"),
-    "icarl": Entry("iCaRL", ICaRL, "Rebuffi et al., CVPR 2017", {"decay": 1e-5, "exemplars_per_batch": 1}),
+    "pnn": Entry("PNN", later("pnn", "PNN"), "Rusu et al., 2016", memory=False, boundaries=True, task_at_test=True),
+    "er": Entry("ER", later("er", "ER"), "Riemer et al., ICLR 2019"),
+    "mer": Entry("MER", later("mer", "MER"), "Riemer et al., ICLR 2019", {"beta": 1.0, "gamma": 1.0, "inner": 1}),
+    "gem": Entry(
+        "GEM", later("gem", "GEM"), "Lopez-Paz and Ranzato, NeurIPS 2017", {"margin": 0.5, "parts": 5}, boundaries=True
+    ),
+    "agem": Entry("A-GEM", later("agem", "AGEM"), "Chaudhry et al., ICLR 2019", {"parts": 5}, boundaries=True),
+    "agem-r": Entry("A-GEM-R", later("agem", "AGEMR"), "Buzzega et al., NeurIPS 2020"),
+    "icarl": Entry(
+        "iCaRL",
+        later("icarl", "ICaRL"),
+        "Rebuffi et al., CVPR 2017",
+        {"decay": 1e-5, "exemplars_per_batch": 1},
+        boundaries=True,
+    ),
     "hal": Entry(
         "HAL",
-        HAL,
+        later("hal", "HAL"),
         "Chaudhry et al., AAAI 2021",
         {"strength": 0.1, "decay": 0.5, "feature_weight": 0.1, "anchor_steps": 100, "finetune_rows": 128},
+        boundaries=True,
     ),
-    "gss": Entry("GSS", GSS, "Aljundi et al., NeurIPS 2019", {"compared": 10}),
-    "der": Entry("DER", DER, "Buzzega et al., NeurIPS 2020", {"logits": 0.5}),
-    "derpp": Entry("DER++", DER, "Buzzega et al., NeurIPS 2020", {"logits": 0.5, "labels": 0.5}),
-    "er-ace": Entry("ER-ACE", ERACE, "Caccia et al., ICLR 2022"),
+    "gss": Entry("GSS", later("gss", "GSS"), "Aljundi et al., NeurIPS 2019", {"compared": 10}),
+    "der": Entry("DER", later("der", "DER"), "Buzzega et al., NeurIPS 2020", {"logits": 0.5}),
+    "derpp": Entry("DER++", later("der", "DER"), "Buzzega et al., NeurIPS 2020", {"logits": 0.5, "labels": 0.5}),
+    "er-ace": Entry("ER-ACE", later("er_ace", "ERACE"), "Caccia et al., ICLR 2022"),
     "sncl": Entry(
         "SNCL",
-        make_sncl,
+        later("sncl_parts", "make_sncl"),
         "Gong et al., CVPR 2022",
         {"alpha": 0.5, "beta": 0.5, "gamma": 0.5, "gates": "grow", "admission": "loss-aware", "features": "auto"},
         choices={

@@ -18,7 +18,7 @@ from sncl.runs.experiment import EXPERIMENT, Experiment, decision, read_describe
 from sncl.runs.result import RESULT, Result, read_result
 from sncl.streams.benchmarks import named
 from sncl.training.checkpoint import write_atomically
-from sncl.training.run import DATA
+from sncl.training.folder import DATA
 
 Record = dict[str, Any]
 Known = dict[str, dict[int, Record]]  # by everything but the seed, then by seed

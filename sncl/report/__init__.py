@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 
 from sncl.errors import SnclError
@@ -18,8 +17,6 @@ def check_report(path: Path) -> None:
         raise SnclError(f"{path} is a directory; a report is a file")
     if not path.parent.is_dir():
         raise SnclError(f"the folder of {path} does not exist")
-    if find_spec("plotly") is None:
-        raise SnclError("a report needs plotly: pip install sncl[report]")
 
 
 def write_report(folders: Iterable[Path], path: Path, note: Notify) -> int:

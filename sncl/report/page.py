@@ -26,8 +26,6 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def page(groups: Sequence[RunGroup], note: Notify) -> str:
     """The whole page as text."""
-    from plotly.offline import get_plotlyjs
-
     stored = {each.first_folder: read_stored(each.runs[0], note) for each in groups}
     sweeps = read_sweeps([run for each in groups for run in each.runs], note)
     parts = sections(groups, stored, sweeps)
@@ -47,12 +45,12 @@ def page(groups: Sequence[RunGroup], note: Notify) -> str:
         style=resource("style.css"),
         script=resource("script.js"),
         data=embedded([asdict(figure) for each in parts for figure in each.figures]),
-        plotly=get_plotlyjs(),
+        plotly=resource("charts/plotly.min.js"),
     )
 
 
 def resource(name: str) -> str:
-    """A file that lies beside this one."""
+    """A file that lies beside this one, or below it."""
     return files("sncl.report").joinpath(name).read_text(encoding="utf-8")
 
 

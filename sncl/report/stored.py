@@ -21,7 +21,7 @@ from sncl.runs.folders import Notify, shown
 from sncl.runs.sweep import SWEEP, StoredSweep, read_sweep
 from sncl.tensors.fields import Fields, within
 from sncl.training.checkpoint import read_checkpoint
-from sncl.training.run import CHECKPOINT
+from sncl.training.folder import CHECKPOINT
 
 UNSHOWABLE = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)  # of wrong tensors
 MOST_IMAGES = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Protocol
 
 from torch import nn
 
@@ -17,12 +18,26 @@ from sncl.streams.benchmarks import named
 from sncl.streams.build import build, build_user
 from sncl.streams.cache import Progress
 from sncl.streams.stream import Stream
+from sncl.streams.transforms import Transform
 from sncl.streams.user.data import read
 from sncl.tensors.random import seeded
 from sncl.training.learner import Learner
 
 
-def make_network(experiment: Experiment, stream: Stream) -> nn.Module:
+class SampleKind(Protocol):
+    """What a network and a learner are made for: a stream, or what is kept of one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def transform(self) -> Transform: ...
+
+
+def make_network(experiment: Experiment, stream: SampleKind) -> nn.Module:
     """The benchmark's network, its weights drawn from the seed alone."""
     width = int(experiment.settings["width"])
     network = named(experiment.stream).network if experiment.user_data is None else experiment.user_data.network
@@ -32,8 +47,13 @@ def make_network(experiment: Experiment, stream: Stream) -> nn.Module:
         return ResNet18(stream.classes, stream.shape[0], width)
 
 
-def make_stream(experiment: Experiment, data: Path | None, progress: Progress | None = None) -> Stream:
-    """The stream of an experiment; ``data`` is the folder of the data sets of `sncl list`."""
+def make_stream(
+    experiment: Experiment, data: Path | None, progress: Progress | None = None, *, standardised: bool = True
+) -> Stream:
+    """The stream of an experiment; ``data`` is the folder of the data sets of `sncl list`.
+
+    Without ``standardised``, numbers stay as they were read.
+    """
     split = None if "split" not in experiment.settings else str(experiment.settings["split"])
     batch_size, place = int(experiment.settings["batch_size"]), experiment.device
     seed, tasks, validation = experiment.seed, experiment.tasks, experiment.validation
@@ -59,11 +79,11 @@ def make_stream(experiment: Experiment, data: Path | None, progress: Progress | 
         if found.user_data.fingerprint != experiment.user_data.fingerprint:
             raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
         augment = str(experiment.settings.get("augment", "none"))
-        stream = build_user(found, seed, batch_size, tasks, split, validation, place, augment)
+        stream = build_user(found, seed, batch_size, tasks, split, validation, place, augment, standardised)
     return stream.joint() if entry(experiment.method).joint else stream
 
 
-def make_learner(experiment: Experiment, stream: Stream) -> Learner:
+def make_learner(experiment: Experiment, stream: SampleKind) -> Learner:
     settings = experiment.settings
     return Learner(
         make_network(experiment, stream),

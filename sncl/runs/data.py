@@ -14,7 +14,7 @@ from sncl.runs.experiment import FILES, Experiment, read_described
 from sncl.runs.result import Result
 from sncl.streams.benchmarks import named
 from sncl.streams.datasets.sources import data_root, file_stamp, fingerprint_at
-from sncl.training.run import DATA, same_experiment
+from sncl.training.folder import DATA, same_experiment
 
 
 def stamp_of(experiment: Experiment, data: Path | None) -> str | None:

@@ -1,7 +1,8 @@
 """The identity of a run: everything that decides its numbers.
 
-A run folder holds ``experiment.json`` (what is run), ``checkpoint.safetensors`` (where it is, and in the end the
-trained network), ``log.jsonl`` and, once finished, ``result.json``; on demand also ``task-01.safetensors`` and so on,
+A run folder holds ``experiment.json`` (what is run), ``preprocessing.json`` (how raw samples become inputs),
+``checkpoint.safetensors`` (where it is, and in the end the trained network), ``log.jsonl`` and, once finished,
+``result.json``; on demand also ``task-01.safetensors`` and so on,
 the network after each task, ``tensorboard/``, and ``sparsity.json``, which an analysis leaves for the report.
 """
 
@@ -12,17 +13,20 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, Settings
 from sncl.runs.result import NUMBER, OPTIONAL_DICT, JsonKind, expect, is_accuracies
-from sncl.streams.user.data import UserData
 from sncl.training.checkpoint import check_seal, read_json
-from sncl.training.run import DATA
+from sncl.training.folder import DATA
+
+if TYPE_CHECKING:
+    from sncl.streams.user.data import UserData
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"
+PREPROCESSING = "preprocessing.json"  # how raw samples become the learner's; runs of earlier versions have none
 BROUGHT_BACK = "bring back the file as it was, or choose another `out`"
 FORMAT = 2  # of run folders; those of sncl 0.1 name none
 PATH = "path"  # where the user's data lay
@@ -63,10 +67,11 @@ class Experiment:
 
     def identity(self) -> dict[str, Any]:
         facts = asdict(self) | {"protocol": PROTOCOL}
-        user_data, data = facts.pop("user_data"), facts.pop(DATA)
-        if user_data is None:
+        del facts["user_data"]
+        data = facts.pop(DATA)
+        if self.user_data is None:
             return facts if data is None else facts | {DATA: data}
-        return facts | {"user_data": {key: value for key, value in user_data.items() if key != PATH}}
+        return facts | {"user_data": self.user_data.deciding()}
 
     def described(self, stamp: str | None = None) -> dict[str, Any]:
         """What ``experiment.json`` says: the identity, its format, and where the data lay: the path of the user's, the

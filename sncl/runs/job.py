@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sncl.runs.experiment import Experiment
-from sncl.runs.perform import perform
 from sncl.runs.result import Result
 from sncl.training.events import Moment, sparingly
-from sncl.training.run import CHECKPOINT_SECONDS
+from sncl.training.folder import CHECKPOINT_SECONDS
 
 JobReport = Callable[[Moment | None], None]  # None: the job has ended
 
@@ -29,6 +28,8 @@ class Job:
 
 def work(job: Job, report: JobReport) -> Result:
     """Perform one job and report on it now and then, not every step, and when it ends, well or not."""
+    from sncl.runs.perform import perform
+
     watch = sparingly(report)
 
     def reading(done: int, total: int) -> None:

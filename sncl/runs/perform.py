@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from dataclasses import replace
@@ -18,17 +17,20 @@ from sncl.evaluation.by_class import ByClass
 from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
 from sncl.runs.build import check_memory, make_learner, make_stream
-from sncl.runs.data import refuse_changed_data, refuse_other_data, stamp_of
-from sncl.runs.experiment import EXPERIMENT, PLACE, PROTOCOL, Experiment, read_described, refuse_gone
-from sncl.runs.result import RESULT, WRITTEN_AGAIN, Manifest, Measures, Result, read_result, write_result
+from sncl.runs.data import refuse_changed_data, stamp_of
+from sncl.runs.experiment import EXPERIMENT, PREPROCESSING, PROTOCOL, Experiment
+from sncl.runs.finished import finished_result, stored_result
+from sncl.runs.result import RESULT, Manifest, Measures, Result, write_result
 from sncl.streams.cache import Progress
+from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, sealed, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, task_tests
 from sncl.training.events import Watch
+from sncl.training.folder import CHECKPOINT, CHECKPOINT_SECONDS, same_experiment
 from sncl.training.learner import Learner
-from sncl.training.run import CHECKPOINT, CHECKPOINT_SECONDS, DATA, run, same_experiment, same_settings
+from sncl.training.run import run
 
 
 def perform(
@@ -63,7 +65,7 @@ def perform(
             finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
             if finished is not None:
                 return finished
-            begin(experiment, folder, stamp)
+            begin(experiment, folder, stamp, stream.preprocessing)
             balance = experiment.settings.get("class_weight") == "balanced"
             options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance)
             scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
@@ -76,7 +78,9 @@ def perform(
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> None:
+def begin(
+    experiment: Experiment, folder: Path, stamp: str | None = None, preprocessing: Preprocessing | None = None
+) -> None:
     """Make the folder that of this experiment. A checkpoint of another one is refused before anything is written."""
     if (folder / CHECKPOINT).exists():
         _, description = read_checkpoint(folder / CHECKPOINT)
@@ -84,50 +88,11 @@ def begin(experiment: Experiment, folder: Path, stamp: str | None = None) -> Non
         if not same_experiment(stored, ours):
             refuse_changed_data(folder, stored if isinstance(stored, dict) else {}, ours)
             raise SnclError(f"{folder} holds a checkpoint of another experiment; choose another `out`")
-    remove_parts(folder, *(re.escape(name) for name in (EXPERIMENT, RESULT, CHECKPOINT)), r"task-\d+\.safetensors")
+    written = (EXPERIMENT, PREPROCESSING, RESULT, CHECKPOINT)
+    remove_parts(folder, *(re.escape(name) for name in written), r"task-\d+\.safetensors")
+    if preprocessing is not None:
+        write_json(folder / PREPROCESSING, sealed(preprocessing.to_json()))
     write_json(folder / EXPERIMENT, sealed(experiment.described(stamp)))
-
-
-def finished_result(experiment: Experiment, folder: Path, data: Path | None = None) -> Result | None:
-    """The same as :func:`stored_result`; an error also if the data found here are not those it was made with."""
-    result = stored_result(experiment, folder)
-    if result is not None:
-        refuse_other_data(experiment, folder, result, data)
-    return result
-
-
-def stored_result(experiment: Experiment, folder: Path) -> Result | None:
-    """The result in ``folder`` if this experiment is finished there; an error if another one lies there."""
-    if not (folder / EXPERIMENT).exists():
-        for name in (CHECKPOINT, RESULT):
-            if (folder / name).exists():
-                raise SnclError(f"{folder} holds a {name} but no {EXPERIMENT} to say of what; choose another `out`")
-        return None
-    stored, ours = read_described(folder), json.loads(json.dumps(experiment.identity()))
-    stored = {key: value for key, value in stored.items() if key not in PLACE}
-    if not same_experiment(stored, ours):
-        refuse_gone(folder, stored)
-        refuse_changed_data(folder, stored, ours)
-        raise SnclError(f"{folder} holds another experiment; choose another `out` or the settings it was made with")
-    if not (folder / RESULT).exists():
-        return None
-    result = read_result(folder / RESULT)
-    if not is_about(result, experiment) or stored.get(DATA, result.manifest.data) != result.manifest.data:
-        raise SnclError(f"{folder / RESULT} is damaged: it is about another run; {WRITTEN_AGAIN}")
-    return result
-
-
-def is_about(result: Result, experiment: Experiment) -> bool:
-    """Whether a result is that of this experiment, as far as it says what it is a result of."""
-    names = ("stream", "method", "memory", "seed")
-    conditions = ("threads", "precision", "engine", "epochs", "tasks", "validation")
-    return (
-        all(getattr(result, key) == getattr(experiment, key) for key in names)
-        and all(getattr(result.manifest, key) == getattr(experiment, key) for key in conditions)
-        and same_settings(result.manifest.settings, experiment.settings)
-        and result.manifest.protocol == PROTOCOL
-        and experiment.data in (None, result.manifest.data)
-    )
 
 
 def summarise(experiment: Experiment, stream: Stream, learner: Learner, scores: Scores) -> Result:

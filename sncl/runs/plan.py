@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from torch import device as Device
+from typing import TYPE_CHECKING
 
 from sncl.errors import SnclError
-from sncl.methods.method import Method
 from sncl.methods.table import Settings, entry
 from sncl.runs.experiment import Experiment
-from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, resolve
+from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_method, resolve
 from sncl.streams.benchmarks import Benchmark, named, user_benchmark
-from sncl.streams.user.data import UserData
-from sncl.training.clipping import check_clip
-from sncl.training.ema import check_ema
-from sncl.training.engine import choose_device, choose_engine, choose_precision
+from sncl.training.gpu import may_have_gpu
 from sncl.training.parallel import cores
 from sncl.training.weighting import check_class_weight
+
+if TYPE_CHECKING:
+    from sncl.methods.method import Method
+    from sncl.streams.user.data import UserData
+
+CPU = "cpu"
+ON_CPU = ("float32", "eager")  # precision and engine: all there is
 
 
 def plan(
@@ -33,11 +36,13 @@ def plan(
     threads: int | None = None,
     settings: dict[str, str] | None = None,
     user_data: UserData | None = None,
+    unchecked: bool = False,
 ) -> Experiment:
     """Fill in the defaults and check every name and value, before anything is loaded or written.
 
     ``user_data`` is what :func:`sncl.streams.user.data.read` found out about the user's data, which are then the
-    stream.
+    stream. ``unchecked`` leaves out what only the method itself could tell, where nothing else depends on it: enough to
+    find a finished run, and quick, since torch is not loaded.
     """
     given = settings or {}
     benchmark = benchmark_of(stream, user_data, given)
@@ -45,12 +50,15 @@ def plan(
     memory = choose_memory(method, memory, user_data)
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)
-    chosen, made = resolve(stream, method, memory, usual_settings(benchmark, user_data), given, tasks)
-    check_suits(method, made, stream, benchmark, user_data)
-    check_training(chosen, made)
-    place = choose_device(device)
-    if place.type not in ("cpu", "cuda"):
-        raise SnclError(f"runs are made on cpu or cuda, not on {device!r}")
+    chosen = resolve(stream, method, memory, usual_settings(benchmark, user_data), given, tasks)
+    place = choose_place(device)
+    if unchecked and place == CPU and precision in ("auto", ON_CPU[0]) and engine in ("auto", ON_CPU[1]):
+        precision, engine = ON_CPU
+    else:
+        made = make_method(method, chosen)
+        check_suits(method, made, stream, benchmark, user_data)
+        check_training(chosen, made)
+        precision, engine = choose_execution(precision, engine, place, made)
     return Experiment(
         stream=stream,
         method=method,
@@ -60,12 +68,35 @@ def plan(
         tasks=tasks,
         validation=validation,
         threads=choose_threads(threads, benchmark, place),
-        device=str(place),
-        precision=str(choose_precision(precision, place, made)).removeprefix("torch."),
-        engine=choose_engine(engine, place, made),
+        device=place,
+        precision=precision,
+        engine=engine,
         settings=chosen,
         user_data=user_data,
     )
+
+
+def choose_place(device: str) -> str:
+    """The device as runs name it. The CPU is known without torch, if it was asked for or is all there is."""
+    if device == CPU or (device == "auto" and not may_have_gpu()):
+        return CPU
+    from sncl.training.engine import choose_device
+
+    place = choose_device(device)
+    if place.type not in (CPU, "cuda"):
+        raise SnclError(f"runs are made on cpu or cuda, not on {device!r}")
+    return str(place)
+
+
+def choose_execution(precision: str, engine: str, place: str, made: Method) -> tuple[str, str]:
+    """Precision and engine, as runs name them."""
+    from torch import device as Device
+
+    from sncl.training.engine import choose_engine, choose_precision
+
+    there = Device(place)
+    precision = str(choose_precision(precision, there, made)).removeprefix("torch.")
+    return precision, choose_engine(engine, there, made)
 
 
 def benchmark_of(stream: str, user_data: UserData | None, given: dict[str, str]) -> Benchmark:
@@ -98,11 +129,11 @@ def choose_tasks(benchmark: Benchmark, tasks: int | None, given: dict[str, str])
     return tasks if tasks is not None else int(split) if split.isdecimal() else benchmark.tasks
 
 
-def choose_threads(threads: int | None, benchmark: Benchmark, place: Device) -> int:
+def choose_threads(threads: int | None, benchmark: Benchmark, place: str) -> int:
     """CPU threads of one run: a small network gains more from several runs at once, and a GPU's host has nothing to
     share out."""
     if threads is None:
-        return 1 if benchmark.network == "mlp" or place.type == "cuda" else cores()
+        return 1 if benchmark.network == "mlp" or place != CPU else cores()
     if threads < 1:
         raise SnclError(f"`threads` is at least 1, not {threads}")
     return threads
@@ -131,6 +162,9 @@ def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user
 
 
 def check_training(chosen: Settings, made: Method) -> None:
+    from sncl.training.clipping import check_clip
+    from sncl.training.ema import check_ema
+
     check_ema(float(chosen["ema"]), made)
     check_clip(float(chosen.get("clip", 0.0)))
     check_class_weight(str(chosen.get("class_weight", "none")), made)

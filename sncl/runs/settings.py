@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sncl.errors import SnclError
-from sncl.methods.method import Method
 from sncl.methods.table import Settings, Value, entry, make
+
+if TYPE_CHECKING:
+    from sncl.methods.method import Method
 
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
@@ -61,11 +64,9 @@ def make_method(name: str, settings: Settings) -> Method:
     return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
 
 
-def resolve(
-    stream: str, method: str, memory: int, usual: Settings, given: dict[str, str], tasks: int
-) -> tuple[Settings, Method]:
-    """All settings of a run, and the method made with them: what is ``given`` goes before what is shipped for the
-    stream, that before the method's own, and that before the ``usual`` ones of training."""
+def resolve(stream: str, method: str, memory: int, usual: Settings, given: dict[str, str], tasks: int) -> Settings:
+    """All settings of a run: what is ``given`` goes before what is shipped for the stream, that before the method's
+    own, and that before the ``usual`` ones of training."""
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
@@ -74,8 +75,7 @@ def resolve(
         if key not in known and owner and "gates" in known:
             raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; give `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
-    chosen = {key: value for key, value in chosen.items() if NEUTRAL.get(key) != value}
-    return chosen, make_method(method, chosen)
+    return {key: value for key, value in chosen.items() if NEUTRAL.get(key) != value}
 
 
 def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sncl.errors import SnclError
-from sncl.streams.stream import Scenario
 from sncl.streams.transforms import CropFlip, Identity, Transform, Unit
-from sncl.streams.user.data import UserData
 from sncl.streams.user.spec import FORMS
+
+if TYPE_CHECKING:
+    from sncl.streams.stream import Scenario
+    from sncl.streams.user.data import UserData
 
 Kind = Literal["seq", "perm", "rot", "360", "domain", "order"]
 SCENARIOS: dict[Kind, Scenario] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from sncl.streams.arrange import arrange
 from sncl.streams.benchmarks import Benchmark, named, resplit, user_benchmark
 from sncl.streams.cache import Progress
 from sncl.streams.datasets.sources import Dataset, data_root, load
+from sncl.streams.encoding import encode_in_order
+from sncl.streams.preprocessing import preprocessing_of
 from sncl.streams.standardisation import brightness_transform, first_samples, standardise
 from sncl.streams.stream import Stream
 from sncl.streams.transforms import CropFlip, Transform, Unit
@@ -38,6 +41,9 @@ def build(
     domain: str | None = None,
     size: int | None = None,
     augment: str = "none",
+    ignore: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Stream:
     """The stream of this name from the data under ``root``, with its batches on ``device``.
 
@@ -48,8 +54,9 @@ def build(
 
     User data are ``folder:PATH``, ``npz:PATH`` or ``table:PATH``, cut by "classes", "domain" or "none"; ``target`` and
     ``domain`` name columns of a table, ``size`` is what images are resized to, ``augment`` "none" or "crop-flip".
+    ``ignore``, ``categories`` and ``numbers`` name columns of a table that are left out or are of that kind.
     """
-    spec = parse_spec(name, cut, target, domain, size)
+    spec = parse_spec(name, cut, target, domain, size, ignore, categories, numbers)
     if spec is not None:
         return build_user(read(spec, progress), seed, batch_size, tasks, split, validation, device, augment)
     benchmark = named(name)
@@ -60,7 +67,8 @@ def build(
         dataset = load(benchmark.dataset, data_root(root), progress)
     if isinstance(benchmark.transform, Unit):  # the files may hold other images of the same form
         benchmark = replace(benchmark, transform=brightness_transform(dataset.train_x))
-    return arrange(name, benchmark, dataset, seed, batch_size, tasks, validation).to(device)
+    stream = arrange(name, benchmark, dataset, seed, batch_size, tasks, validation)
+    return replace(stream, preprocessing=preprocessing_of(stream, "benchmark")).to(device)
 
 
 def build_user(
@@ -72,10 +80,12 @@ def build_user(
     validation: float = 0.0,
     device: torch.device | str = "cpu",
     augment: str = "none",
+    standardised: bool = True,
 ) -> Stream:
     """The stream over the user's data, with numbers standardised and images of an MLP no brighter than MNIST's.
 
-    Both by the first samples only, see :mod:`sncl.streams.standardisation`.
+    Both by the first samples only, see :mod:`sncl.streams.standardisation`. Without ``standardised``, numbers stay as
+    they were read.
     """
     name = data.user_data.name
     benchmark = user_benchmark(data.user_data, split, augment)
@@ -84,11 +94,18 @@ def build_user(
     for number, phase in enumerate(stream.phases, start=1):
         if (samples := len(phase.rows)) < FEWEST_SAMPLES:
             raise SnclError(f"task {number} of {name} has {samples} rows to learn from; {FEWEST_SAMPLES} are needed")
-    if not data.user_data.pixels:
-        stream = standardise(stream)
-    elif benchmark.network == "mlp":
+    if data.dataset.table is not None:
+        stream = encode_in_order(stream, data.dataset.table)
+    scale = None
+    if not data.user_data.pixels and standardised:
+        stream, scale = standardise(stream)
+    elif data.user_data.pixels and benchmark.network == "mlp":
         stream = replace(stream, transform=normalised(stream))
-    return stream.to(device)
+    user = data.user_data
+    preprocessing = preprocessing_of(
+        stream, user.form, scale, stream.encoder, user.target, user.domain, resize=user.size is not None
+    )
+    return replace(stream, preprocessing=preprocessing).to(device)
 
 
 def normalised(stream: Stream) -> Transform:

@@ -7,16 +7,17 @@ standard deviation with every batch. Images of bytes are brought to the brightne
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from sncl.streams.scale import FARTHEST, FixedScale
 from sncl.streams.stream import Stream
 from sncl.streams.transforms import Transform, Unit
 from sncl.tensors.fields import Fields
 
-FARTHEST = 10.0  # standard deviations from the mean: an outlier counts no more than that
 FIRST_PART = 10  # of a stream without tasks: one in so many samples
 MNIST_PIXELS, MNIST_MEAN, MNIST_STD = 784, 0.1307, 0.3081
 BRIGHT = 1.5  # times the sum of squares of an image of MNIST
@@ -30,10 +31,18 @@ class RunningScale(Transform):
     has not varied so far is only centred. Samples of a memory are stored as they came and go through the same scale as
     new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
     (Chan, Golub and LeVeque, 1979), so a feature of 10^9 ± 1 keeps its digits; the result has the type ``dtype``.
+    Features that are 0 or 1 by their nature are ``unscaled``.
     """
 
-    def __init__(self, features: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        features: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        unscaled: Sequence[int] = (),
+    ) -> None:
         self.dtype = dtype
+        self.unscaled = torch.tensor(unscaled, dtype=torch.int64, device=device) if unscaled else None
         self.rows = torch.zeros((), dtype=torch.float64, device=device)
         self.mean = torch.zeros(features, dtype=torch.float64, device=device)
         self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
@@ -42,6 +51,8 @@ class RunningScale(Transform):
     def update(self, x: Tensor) -> None:
         """Include these samples. Tensors change in place."""
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
+        if self.unscaled is not None:
+            values = values.index_fill(1, self.unscaled, 0.0)  # so that their mean stays 0 and their factor 1
         mean = values.mean(0)
         total = self.rows + len(values)
         away = mean - self.mean
@@ -98,22 +109,11 @@ def brightness_transform(x: Tensor) -> Unit:
     return Unit(mean - MNIST_MEAN * ratio, ratio)
 
 
-def standardise(stream: Stream) -> Stream:
-    """The stream with mean 0 and standard deviation 1 in each column, or each channel of an image, as float32.
+def standardise(stream: Stream) -> tuple[Stream, FixedScale]:
+    """The stream with mean 0 and standard deviation 1 in each column, or each channel of an image; and how.
 
     Only the samples that the first task trains on are looked at or, of a stream without tasks, its first tenth: for
-    mean and standard deviation, and for which columns hold nothing but 0 and 1. Those columns stay as they are. A
-    value further than 10 standard deviations away is moved there.
+    mean and standard deviation, and for which columns hold nothing but 0 and 1.
     """
-    x = stream.x[first_samples(stream)].double()
-    axes = [0, *range(2, x.dim())]
-    mean, deviation = x.mean(axes, keepdim=True), x.std(axes, keepdim=True, correction=0)
-    deviation[deviation == 0] = 1
-    if x.dim() == 2:
-        binary = ((x == 0) | (x == 1)).all(0, keepdim=True)
-        mean, deviation = mean.masked_fill(binary, 0), deviation.masked_fill(binary, 1)
-
-    def scaled(values: Tensor) -> Tensor:
-        return ((values.double() - mean) / deviation).clamp(-FARTHEST, FARTHEST).float()
-
-    return replace(stream, x=scaled(stream.x), test_x=scaled(stream.test_x))
+    scale = FixedScale.of(stream.x[first_samples(stream)])
+    return replace(stream, x=scale(stream.x), test_x=scale(stream.test_x)), scale

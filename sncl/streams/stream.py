@@ -11,14 +11,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sncl.streams.transforms import Transform, remap
+from sncl.tables.encoder import TableEncoder
 from sncl.tensors.random import generator
 from sncl.tensors.transfer import upload
+
+if TYPE_CHECKING:
+    from sncl.streams.preprocessing import Preprocessing
 
 Scenario = Literal["class-il", "domain-il", "general"]
 
@@ -38,7 +42,8 @@ class Stream:
     ``maps`` is int64 [domains, height * width], or None where images are shown as they are; ``groups`` is bool
     [test tasks, classes], the classes of each test task, for the Task-IL read-out; ``sizes`` are the batch sizes of a
     stream with a fixed order; ``names`` and ``task_names`` are those of classes and tasks, where they have any. A
-    ``mapped`` data set is a memory-mapped file: it stays on the host, and only batches go to the device.
+    ``mapped`` data set is a memory-mapped file: it stays on the host, and only batches go to the device. ``encoder``
+    made a table's rows into numbers; ``preprocessing`` says how all samples were made of what was read.
     """
 
     name: str
@@ -62,6 +67,8 @@ class Stream:
     mapped: bool = False
     names: tuple[str, ...] = ()
     task_names: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None
+    preprocessing: Preprocessing | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # the table of streams names transforms, and is looked at without torch
+    import torch
+    from torch import Tensor
 
-from sncl.tensors.fields import Inputs, mapped
-from sncl.tensors.transfer import upload
+    from sncl.tensors.fields import Inputs
 
 IMAGE_AXES = 4
 
@@ -27,9 +27,11 @@ def remap(x: Tensor, pixels: Tensor, blanks: bool = True) -> Tensor:
     ``x`` is [samples, channels, height, width]; ``pixels`` is [height * width] (one map for all samples) or
     [samples, height * width] (one for each). ``blanks=False`` promises that no pixel is blank, as in a permutation.
     """
+    from torch.nn.functional import pad
+
     flat = x.flatten(2)  # [samples, channels, pixels]
     if blanks:
-        flat = torch.nn.functional.pad(flat, (0, 1))  # the last one blank
+        flat = pad(flat, (0, 1))  # the last one blank
     index = pixels if pixels.dim() == 1 else pixels[:, None]
     return flat.gather(2, index.expand(x.shape[0], x.shape[1], -1)).reshape(x.shape)
 
@@ -41,6 +43,8 @@ def rotation_map(angles: Tensor, height: int, width: int) -> Tensor:
     map back to the source is evaluated at pixel centres in 16.16 fixed point, and whole quarter turns that keep the
     shape are exact transpositions. Computed on the host so that every device shows the same images.
     """
+    import torch
+
     turn = angles.to("cpu", torch.float64).remainder(360.0)  # [n]
     radians = turn * (-math.pi / 180.0)
     cos, sin = radians.cos().round(decimals=15), radians.sin().round(decimals=15)
@@ -85,6 +89,10 @@ class Transform(ABC):
 
 def training_input(transform: Transform, x: Inputs, uniform: Tensor) -> Inputs:
     """The training form of inputs; of several tensors those that are images, with four axes, share their numbers."""
+    from torch import Tensor
+
+    from sncl.tensors.fields import mapped
+
     if isinstance(x, Tensor):
         return transform(x, uniform)
     return mapped(lambda part: transform(part, uniform) if part.dim() == IMAGE_AXES else part, x)
@@ -92,6 +100,10 @@ def training_input(transform: Transform, x: Inputs, uniform: Tensor) -> Inputs:
 
 def eval_input(transform: Transform, x: Inputs) -> Inputs:
     """The evaluation form, in the same way."""
+    from torch import Tensor
+
+    from sncl.tensors.fields import mapped
+
     if isinstance(x, Tensor):
         return transform.eval(x)
     return mapped(lambda part: transform.eval(part) if part.dim() == IMAGE_AXES else part, x)
@@ -119,6 +131,8 @@ class Unit(Transform):
         return self.eval(x)
 
     def eval(self, x: Tensor) -> Tensor:
+        import torch
+
         values = x.to(torch.float32, copy=True).div_(255)
         return values if (self.mean, self.std) == (0.0, 1.0) else values.sub_(self.mean).div_(self.std)
 
@@ -142,6 +156,10 @@ class CropFlip(Transform):
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
         height, width = x.shape[2:]
         steps = 2 * self.padding + 1
+        import torch
+
+        from sncl.tensors.transfer import upload
+
         uniform = upload(uniform, x.device)
         shift = (uniform[:, :2] * steps).long().clamp(max=steps - 1) - self.padding  # [samples, 2]
         column = torch.arange(width, device=x.device)
@@ -158,6 +176,8 @@ class CropFlip(Transform):
 
     def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Mean and std on the device, copied there once: a step under a CUDA graph may not copy from the host."""
+        import torch
+
         if device not in self._constants:
             mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (self.mean, self.std))
             self._constants[device] = (mean, std)

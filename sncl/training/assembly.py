@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sncl.errors import SnclError
 from sncl.memory.memory import Memory
 from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.networks.output import find_output, widen
@@ -17,7 +16,7 @@ from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
 from sncl.tensors.random import Randomness
-from sncl.training.clipping import Clip, check_clip
+from sncl.training.clipping import Clip
 from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph
@@ -109,26 +108,6 @@ def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
     ready = assemble(learner, net, before)
     carry_moments(before.optimizer, groups, ready.optimizer, learner.method.parameter_groups(net, learner.lr))
     return ready
-
-
-def check_numbers(net: nn.Module, replay: int, lr: float, clip: float) -> None:
-    """Refuse what nothing can be learned with."""
-    if replay < 1:
-        raise SnclError(f"`replay` is at least 1 sample, not {replay}")
-    if not lr > 0:
-        raise SnclError(f"the step size `lr` is a positive number, not {lr}")
-    check_clip(clip)
-    if next(net.parameters(), None) is None:
-        raise SnclError(f"the network {type(net).__name__} has no parameters, so there is nothing to train")
-
-
-def check_growth(grow: bool, method: Method) -> None:
-    """Refuse new outputs where the method cannot have them."""
-    if grow and not method.grows:
-        raise SnclError(
-            f"{type(method).__name__} cannot get outputs for new classes; give the network outputs for all classes, "
-            "and leave grow=True out"
-        )
 
 
 def on_device(net: nn.Module, device: torch.device) -> nn.Module:

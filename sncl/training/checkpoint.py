@@ -10,19 +10,20 @@ import json
 import os
 import re
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from shutil import copyfile
 from threading import get_native_id
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 from sncl.errors import SnclError
-from sncl.tensors.fields import Fields
+
+if TYPE_CHECKING:  # what is JSON only is read without torch
+    from sncl.tensors.fields import Fields
 
 HEADER = "sncl"
 CHECKSUM = "crc32"
@@ -70,20 +71,29 @@ def write_atomically(path: Path, content: bytes, keep_previous: bool = False) ->
 
     ``keep_previous`` leaves the old one beside it, as :data:`PREVIOUS`.
     """
+    with written_atomically(path, keep_previous) as file:
+        file.write(content)
+
+
+@contextmanager
+def written_atomically(path: Path, keep_previous: bool = False) -> Iterator[IO[bytes]]:
+    """The same for content that is written part by part; an error within leaves the old file."""
     beside = part_of(path)
     try:
         with open(beside, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         if keep_previous and path.is_file():
             _link_previous(path)
         os.replace(beside, path)
         sync_names(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):  # a disk that fails may fail here, too
             beside.unlink(missing_ok=True)
-        raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise SnclError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
 
 
 def _link_previous(path: Path) -> None:
@@ -155,6 +165,8 @@ def file_content(path: Path) -> bytes:
 
 def checkpoint_checksum(tensors: Fields, description: str) -> str:
     """CRC-32 over the description and every tensor with its name, type and shape."""
+    import torch
+
     value = zlib.crc32(description.encode())
     for name, tensor in sorted(tensors.items()):
         value = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), value)
@@ -164,6 +176,8 @@ def checkpoint_checksum(tensors: Fields, description: str) -> str:
 
 def pack(tensors: Fields, description: dict[str, Any]) -> bytes:
     """Tensors and a JSON description as the content of one file."""
+    from safetensors.torch import save
+
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(description)
     return save(plain, metadata={HEADER: text, CHECKSUM: checkpoint_checksum(plain, text)})
@@ -171,6 +185,8 @@ def pack(tensors: Fields, description: dict[str, Any]) -> bytes:
 
 def unpack(content: bytes) -> tuple[Fields, dict[str, Any]]:
     """The inverse of :func:`pack`; an error of some kind if this is not what it made."""
+    from safetensors.torch import load
+
     tensors = load(content)
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
     if checkpoint_checksum(tensors, header[HEADER]) != header[CHECKSUM]:

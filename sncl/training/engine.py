@@ -32,7 +32,7 @@ def choose_device(name: str | torch.device) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise SnclError(f"there is no device {name!r}; use auto, cpu or cuda") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SnclError('no CUDA device was found here; use `device="cpu"`')

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.collapse import Collapse, warning_of
 from sncl.evaluation.metrics import Row, mean
+
+if TYPE_CHECKING:
+    from sncl.evaluation.accuracy import Readout
 
 TOLD_SECONDS = 0.2  # between two moments that say nothing but how far a run is
 

@@ -2,41 +2,120 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from sncl.errors import Diverged
+from sncl.evaluation.collapse import Collapse
 from sncl.tensors.fields import Fields
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
+
+STEPS_AT_ONCE = 50  # whose losses are looked at together on a GPU: a run that diverges goes on no longer than that
+
+LOST = 2.0**24  # a loss to which single precision can add no 1 any more
 
 
 def check_finite(kind: str, values: Fields, step: int) -> None:
     """Raise :class:`Diverged` where a loss or weight (``kind``) is infinite or NaN."""
     for name, value in values.items():
         if not torch.isfinite(value).all():
-            found = "nan" if value.isnan().any() else "infinite"
-            raise Diverged(
-                f"the {kind} {name!r} became {found} by step {step}; use a smaller `lr` or smaller weights of the "
-                "losses; what was stored before is untouched"
-            )
+            raise Diverged(_broken(kind, name, "nan" if value.isnan().any() else "infinite", step))
 
 
-def check_losses(losses: Fields, step: int) -> None:
-    """Refuse losses that are no numbers any more."""
-    check_finite("loss", losses, step)
+def _broken(kind: str, name: str, found: str, step: int) -> str:
+    return (
+        f"the {kind} {name!r} became {found} by step {step}; use a smaller `lr` or smaller weights of the losses; what "
+        "was stored before is untouched"
+    )
+
+
+class LossWatch:
+    """The losses of a learner, looked at as they come; on a GPU, which must not wait, some steps at a time.
+
+    Once one of them is no number, every further :meth:`check` raises. ``largest`` is the largest one so far.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.steps_at_once = 1 if device.type == "cpu" else STEPS_AT_ONCE
+        self.restart()
+
+    def restart(self) -> None:
+        """Nothing was seen yet."""
+        self._unseen: list[tuple[int, Fields]] = []
+        self.diverged = ""
+        self.largest = 0.0
+
+    def see(self, losses: Fields, step: int) -> None:
+        """Take in the losses of a step; an error names the first that was no number."""
+        self._unseen.append((step, losses))
+        if len(self._unseen) >= self.steps_at_once:
+            self.look()
+
+    def look(self) -> None:
+        """Look at what was not looked at yet."""
+        unseen, self._unseen = self._unseen, []
+        places = [(step, name) for step, losses in unseen for name in losses]
+        values = [loss if loss.dim() == 0 else loss.sum() for _, losses in unseen for loss in losses.values()]
+        for (step, name), value in zip(places, _on_host(values), strict=True):
+            if not math.isfinite(value):
+                self.diverged = _broken("loss", name, "nan" if math.isnan(value) else "infinite", step)
+                raise Diverged(self.diverged)
+            self.largest = max(self.largest, abs(value))
+
+    def check(self) -> None:
+        """Raise where a learner has diverged; a GPU is waited for."""
+        self.look()
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Raise where a learner is known to have diverged."""
+        if self.diverged:
+            raise Diverged(f"{self.diverged}; load what was saved before, or make another learner")
+
+
+def _on_host(values: list[Tensor]) -> list[float]:
+    """Scalars as numbers, with one transfer from a GPU."""
+    if not values or values[0].device.type == "cpu":
+        return [value.item() for value in values]
+    numbers: list[float] = torch.stack(values).tolist()
+    return numbers
+
+
+def check_learned(largest: float, collapsed: Collapse | None) -> None:
+    """Raise :class:`Diverged` for a task that was not learned and whose loss once was beyond what single precision can
+    tell apart: dead neurons may make it small again."""
+    if collapsed is not None and largest >= LOST:
+        raise Diverged(
+            f"the loss rose to {largest:.1e} in task {collapsed.task}, and the task was not learned (mean recall "
+            f"{collapsed.recall:.1f} %, chance {collapsed.chance:.1f} %); use a smaller `lr` or smaller weights of the "
+            "losses; what was stored before is untouched"
+        )
+
+
+def check_logits(learner: Learner, logits: Tensor) -> None:
+    """Refuse to predict with a network that the last update broke."""
+    if logits.isnan().any():
+        try:
+            check_weights(learner)
+        except Diverged as error:
+            learner.watch.diverged = str(error)
+            raise
 
 
 def check_weights(learner: Learner) -> None:
-    """Refuse to store a network, or an average of it, that the last update broke: its loss was still a number.
+    """Refuse to store a network that has diverged, also one, or an average, that only the last update broke: its loss
+    was still a number.
 
     Weights and running statistics are finite. Other buffers may be infinite, as masks of attention are, but not NaN.
     """
+    learner.watch.check()
     net, average = learner.ready.net.body, learner.ready.average
     finite = {name for name, _ in net.named_parameters(remove_duplicate=False)} | set(_statistics(net))
     for tensors in (net.state_dict(), {} if average is None else average.slow):

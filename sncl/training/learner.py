@@ -22,27 +22,28 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.methods.table import make
 from sncl.networks.taps import Tapped, evaluating
-from sncl.streams.transforms import Identity, Transform, eval_input
-from sncl.tensors.fields import Fields, mapped, named, pieces, rows
-from sncl.training import assembly, finite, state
+from sncl.streams.transforms import Transform
+from sncl.tensors.fields import Fields, named, rows
+from sncl.training import arguments, assembly, finite, state
 from sncl.training.assembly import MakeOptimizer, Ready
 from sncl.training.checkpoint import read_saved, write_checkpoint
 from sncl.training.descent import Descent
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
-from sncl.training.exclusive import ExclusivelyCopied, exclusive
+from sncl.training.exclusive import exclusive
+from sncl.training.exporting.exportable import Exportable
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
+from sncl.training.predicting import Inference
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
+from sncl.training.snapshot import Snapshot
 from sncl.training.step import StepInput
+from sncl.training.using import BatchLearner
 from sncl.training.weighting import as_weights, weights_beside
 
-EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
 
-
-class Learner(ExclusivelyCopied):
+class Learner(BatchLearner, Exportable):
     """A network, a method and a memory that learn batch by batch.
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
@@ -84,12 +85,13 @@ class Learner(ExclusivelyCopied):
         clip: float = 0.0,
         grow: bool = False,
     ) -> None:
-        assembly.check_numbers(net, replay, lr, clip)
+        arguments.check_network(net)
+        arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
         self.device = choose_device(device)
-        self.method = (make(method) if isinstance(method, str) else method).to(self.device)
-        assembly.check_growth(grow, self.method)
+        self.method = arguments.as_method(method).to(self.device)
+        arguments.check_growth(grow, self.method)
+        self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
-        self.transform = transform or Identity()
         self.lr, self.replay, self.clip, self.grows = lr, replay, clip, grow
         self._choose_prediction(ema)
         self._choose_execution(precision, engine, optimizer)
@@ -112,6 +114,7 @@ class Learner(ExclusivelyCopied):
 
     def _begin(self) -> None:
         """Nothing is learned yet."""
+        self.watch = finite.LossWatch(self.device)  # for losses that are no numbers
         self.steps = 0
         self.tasks = 0  # that have ended
         self.outputs = 0  # of the network, known once it has seen an input
@@ -140,11 +143,16 @@ class Learner(ExclusivelyCopied):
 
         ``weight`` says how much the label of each sample counts, now and when it is replayed; without it, 1.
         An error before anything is learned leaves the learner as it was; behind any other it is ``interrupted``.
+        Losses that are no numbers raise ``Diverged`` (on a GPU within 50 steps); such a learner does nothing any more
+        until something is loaded into it.
         """
+        self.watch.refuse()
         weights = as_weights(weight, y, self.method)
         x, y = accepted_batch(self, x, y)
+        self._replay.make_room(len(y))
         self.interrupted = True
         losses = self._learn({**named(x), "y": y} | weights_beside(self.memory, y, weights))
+        self.watch.see(losses, self.steps)
         self.interrupted = False
         return losses
 
@@ -201,23 +209,26 @@ class Learner(ExclusivelyCopied):
         if outputs > self.outputs:
             self._ready = assembly.grow(self, before, outputs)
 
-    def predict(self, x: Samples, task: int | None = None) -> Tensor:
-        """The most likely class of each sample. [rows]"""
-        return self.logits(x, task).argmax(1)
-
     @exclusive
     def logits(self, x: Samples, task: int | None = None) -> Tensor:
         """The network's logits in evaluation: gates at their mean, closed neurons silent. [rows, classes]
 
         ``task`` is the number of the task the samples belong to, for methods that must be told.
         """
-        net = self.net
-        if task is None and self.method.needs_task_at_test:
-            raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
-        x = self.signature.checked(as_inputs(x))
-        with self.predicting(), torch.no_grad():
-            parts = (mapped(lambda tensor: tensor.to(self.device), part) for part in pieces(x, EVALUATION_BATCH))
-            return torch.cat([self.method.predict(net, eval_input(self.transform, part), task) for part in parts])
+        inference = Inference(self.method, self.net, self.transform, self.signature, self.device)
+        self.watch.check()
+        with self.predicting():
+            logits = inference.logits(x, task)
+            finite.check_logits(self, logits)
+        return logits
+
+    @exclusive
+    def snapshot(self) -> Snapshot:
+        """A copy of what predicts now, whose predictions never wait for this learner; it costs one copy of the network.
+
+        See :class:`sncl.training.snapshot.Snapshot`.
+        """
+        return Snapshot(self)
 
     @contextmanager
     def predicting(self) -> Iterator[None]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from sncl.memory.drawing import draw_distinct
 from sncl.memory.memory import Memory
 from sncl.methods.method import Method, Outcome
 from sncl.tensors.fields import Fields, rows
 from sncl.tensors.random import Randomness
+from sncl.tensors.room import require_memory
 from sncl.training.step import Draw
+
+MOST_NUMBERS = 2**16  # that are drawn for one replayed batch: one for every slot there may be
+FEW_OF = 4  # slots for each one that is wanted: from there on, one is seldom drawn twice
 
 
 class Replay:
@@ -31,8 +38,24 @@ class Replay:
 
     def _draw(self, memory: Memory, number: int) -> Draw:
         wanted = self.method.replayed_rows(number, self.size)
-        slots = memory.draw(wanted, self.random.uniform(f"replay {number}", memory.capacity))
+        uniform = partial(self.random.uniform, f"replay {number}")
+        if memory.capacity <= MOST_NUMBERS:
+            slots = memory.draw(wanted, uniform(memory.capacity))
+        elif memory.drawable <= FEW_OF * wanted:
+            slots = memory.draw(wanted, uniform(memory.drawable))
+        else:
+            slots = draw_distinct(wanted, memory.drawable, uniform)
         return Draw(slots, self.random.uniform(f"replay view {number}", len(slots), self.randoms))
+
+    def make_room(self, samples: int) -> None:
+        """Before so many samples are learned: take what memory they may need, or refuse what is not there."""
+        if self.memory is not None and (needed := self.memory.bytes_to_reserve(samples)):
+            require_memory(
+                needed,
+                f"the next {needed // self.memory.bytes_per_row():,} of {self.memory.capacity:,} samples in memory",
+                "use a smaller `memory`",
+            )
+            self.memory.reserve(samples)
 
     def is_steady(self, samples: int) -> bool:
         """Whether the steps on the next batches of so many samples replay as many as this one, as far as is known."""

@@ -27,13 +27,15 @@ from sncl.training.evaluate import (
     Scores,
     accuracies,
     assessed,
+    check_task,
     learned_after,
     open_fraction,
     task_tests,
     tested_after,
 )
 from sncl.training.events import Evaluation, Moment, Watch
-from sncl.training.finite import check_losses, check_weights
+from sncl.training.finite import check_weights
+from sncl.training.folder import BOARD, CHECKPOINT, CHECKPOINT_SECONDS, TASK_NETWORK, same_experiment
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log
 from sncl.training.schedule import Place, batch_schedule, following, total_steps
@@ -41,13 +43,6 @@ from sncl.training.stopping import finishing, stop_asked, stop_if_asked
 from sncl.training.tensorboard import Board
 from sncl.training.weighting import TaskWeights
 
-CHECKPOINT = "checkpoint.safetensors"
-BOARD = "tensorboard"
-TASK_NETWORK = "task-{:02d}.safetensors"  # the network after a task, counted from 1
-CHECKPOINT_SECONDS = 30.0  # between two checkpoints, unless told otherwise
-SETTINGS = "settings"
-DATA = "data"  # in the identity of an experiment: the fingerprint of a benchmark's data
-WITHOUT_EFFECT = {"threshold": 0.0, "compensate": 0.0}  # settings that early versions of 0.2 name, at neutral values
 LOG_LINES = 200  # about how many lines of losses a run writes
 
 
@@ -58,26 +53,6 @@ class Reached:
     place: Place = field(default_factory=Place)
     scores: Scores = field(default_factory=Scores)
     log_length: int = 0
-
-
-def same_experiment(stored: Any, ours: dict[str, Any]) -> bool:
-    """Whether two identities are those of one experiment. Its data count where both name them: files of early versions
-    of 0.2 do not."""
-    if not isinstance(stored, dict):
-        return False
-    left_out = {SETTINGS} if DATA in stored and DATA in ours else {SETTINGS, DATA}
-    first, second = ({key: value for key, value in each.items() if key not in left_out} for each in (stored, ours))
-    return first == second and same_settings(stored.get(SETTINGS), ours.get(SETTINGS))
-
-
-def same_settings(stored: Any, ours: Any) -> bool:
-    """Whether settings are the same, apart from those of earlier versions that changed nothing."""
-    if not isinstance(stored, dict) or not isinstance(ours, dict):
-        return bool(stored == ours)
-    first, second = (
-        {key: value for key, value in each.items() if WITHOUT_EFFECT.get(key) != value} for each in (stored, ours)
-    )
-    return first == second
 
 
 def resumed(learner: Learner, folder: Path, identity: dict[str, Any]) -> Reached:
@@ -180,7 +155,7 @@ class StreamRun:
             if last:
                 self._end_task(place)
             if last or stop_asked() or time.monotonic() - self.saved >= checkpoint_seconds:
-                check_losses(losses, self.learner.steps)
+                self.learner.watch.look()
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
@@ -204,7 +179,7 @@ class StreamRun:
         steps = self.learner.steps
         values = None
         if last or steps % max(1, self.total // LOG_LINES) == 0:
-            check_losses(losses, steps)
+            self.learner.watch.look()
             values = {name: float(loss) for name, loss in losses.items()}
             self.log.write(event="losses", step=steps, task=place.task, epoch=place.epoch, losses=values)
             if self.board is not None:
@@ -219,6 +194,7 @@ class StreamRun:
         found, fraction = assessed(learner, stream, tested_after(stream, task)), open_fraction(learner)
         learned = learned_after(stream, task)
         self.scores.add(found, learned, fraction)
+        check_task(self.scores, learner, self.tests, task)
         inside = diagnostics(learner, stream, learned, last=task == stream.tasks - 1)
         self.news = Evaluation(self.scores.last(learned), inside, self._collapsed(task))
         self.log.write(
@@ -274,6 +250,7 @@ class StreamRun:
     def _save(self, next_place: Place) -> None:
         """Write the checkpoint; what it refers to is on the disk before it is."""
         self.scores.seconds = self.earlier + time.monotonic() - self.begun
+        self.scores.largest_loss = max(self.scores.largest_loss, self.learner.watch.largest)
         if self.board is not None:
             self.board.flush()
         description = {

@@ -60,7 +60,15 @@ def description_of(learner: Learner) -> dict[str, Any]:
         "example": learner.signature.description(),
         "rows": learner.usual_size,
         "grown": learner.grown,
+        **_origin(learner),
     }
+
+
+def _origin(learner: Learner) -> dict[str, Any]:
+    """Of a learner that comes from a run: that run, and the preprocessing as it is now."""
+    if learner.origin is None or learner.preprocessing is None:
+        return {}
+    return {"origin": {"experiment": learner.origin, "preprocessing": learner.preprocessing.to_json()}}
 
 
 def restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:
@@ -148,6 +156,7 @@ def _restore_network(learner: Learner, tensors: Fields, description: dict[str, A
     if average is not None:
         average.load(within("ema", tensors))
     learner.method.load_state_dict(within("method", tensors))
+    learner.watch.restart()
 
 
 def _kind(learner: Learner) -> dict[str, Any]:

@@ -82,6 +82,9 @@ class Search:
         given |= {"memory": self.memory, "trials": trials, "seeds": self.seeds, "validation": self.validation}
         given |= {"epochs": self.epochs, "tasks": self.tasks}
         pairs = [(name, str(value)) for name, value in given.items() if value is not None]
+        if self.user_data is not None:
+            named = {"ignore": spec.ignore, "category": spec.categories, "number": spec.numbers}
+            pairs += [(option, name) for option, names in named.items() for name in names]
         pairs += [("set", f"{key}={text}") for key, text in self.fixed.items()]
         return pairs + [("search", f"{key}={where}") for key, where in self.space.items()]
 

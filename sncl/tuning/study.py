@@ -30,7 +30,7 @@ from sncl.runs.perform import perform
 from sncl.runs.summary import mean_std
 from sncl.training.checkpoint import sealed, unsealed
 from sncl.training.events import Moment, Watch, sparingly
-from sncl.training.run import DATA
+from sncl.training.folder import DATA
 from sncl.tuning.files import write_files
 from sncl.tuning.journal import STUDY_NAME, open_journal
 from sncl.tuning.sampling import RoundingSampler, distribution

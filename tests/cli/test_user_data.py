@@ -331,7 +331,7 @@ def spoilt(**changes: Any) -> Spoil:
         (spoilt(x_test=np.zeros((2, 3)), y_test=np.array([3, 3])), ("no row to test on of the class '7'",)),
         (
             spoilt(y=np.array([3] * 39 + [7])),
-            ("no row to test on of the class '7': a class needs two rows, one of them to test on; add rows, or leave",),
+            ("no row to test on of the class '7'; each needs two rows",),
         ),
         (spoilt(domain=np.zeros(40, int)), ("only one domain, '0'",)),
         (spoilt(domain=np.arange(3)), ("'domain' has 3",)),

@@ -13,9 +13,7 @@ from command_line import Sncl
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.export import account_file, choose_format, export, formats, measures
-from sncl.export.formats import FORMATS
-from sncl.export.models import Predictor
+from sncl.export import account_file, choose_format, export, measures
 from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import attach_gates, gates
 from sncl.networks.pruning.prune import prune
@@ -27,6 +25,9 @@ from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
+from sncl.training.exporting import formats
+from sncl.training.exporting.formats import FORMATS
+from sncl.training.exporting.models import RawPredictor
 from sncl.training.parallel import cores
 
 SPARSE = {"gates": "grow", "sparsity": "0.5"}
@@ -123,7 +124,7 @@ def test_the_table(sncl: Sncl, sparse: Path, monkeypatch: pytest.MonkeyPatch) ->
         "ms,",
         "Domain-IL,",
     ]
-    assert [line.split()[1:3] for line in lines[4:6]] == [["1", "image"], ["64", "images"]]
+    assert [line.split()[1:3] for line in lines[4:6]] == [["1", "row"], ["64", "rows"]]
     *_, dense, exported, left = lines[1].split()
     wanted = 100 * int(exported.replace(",", "")) / int(dense.replace(",", ""))
     assert float(left) == pytest.approx(wanted, abs=0.051) and lines[6].split()[-1] == "–"
@@ -192,9 +193,11 @@ def test_only_classes_that_tie_may_change_places(plain: Path, ahead: float, refu
 
     if refused:
         with pytest.raises(SnclError, match="another class"):
-            measures.compare_predictions(run.stream, run.learner.logits, other)
+            measures.compare_predictions(run.stream, run.learner.logits, run.stream, other)
     else:
-        assert measures.compare_predictions(run.stream, run.learner.logits, other).difference == pytest.approx(1e-6)
+        assert measures.compare_predictions(
+            run.stream, run.learner.logits, run.stream, other
+        ).difference == pytest.approx(1e-6)
 
 
 def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +240,8 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     for _, gate in gates(net):
         with torch.no_grad():
             gate.log_variance[::3] = 5.0
-    model = Predictor(view, prune(net, view.eval(images))).eval()
-    exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images)))
+    model = RawPredictor(view, prune(net, view.eval(images))).eval()
+    exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images), "images", {}))
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():
         torch.testing.assert_close(exported(more), net.eval()(view.eval(more)), atol=1e-5, rtol=1e-5)

@@ -53,6 +53,13 @@ def resumes_exactly(
     return same(unbroken, second)
 
 
+@EVERY_NAME
+def test_the_table_says_of_a_method_what_it_says_itself(name: str) -> None:
+    method = make(name)
+    assert METHODS[name].boundaries == method.needs_boundaries
+    assert METHODS[name].task_at_test == method.needs_task_at_test
+
+
 @EVERY_ROW
 def test_every_row_of_settings_learns_and_resumes_exactly(subject: Shipped, tmp_path: Path) -> None:
     unbroken, stream = subject.learner(), subject.batches(12)

@@ -20,7 +20,7 @@ from sncl.paper import records, reproduce
 from sncl.paper import tables as paper
 from sncl.paper.comparison import Command, markdown
 from sncl.paper.tables import cells
-from sncl.runs import job as runs_job
+from sncl.runs import perform as runs_perform
 from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, work
 from sncl.runs.perform import perform
@@ -54,7 +54,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
         found.append(experiment)
         return perform(experiment, *rest)
 
-    monkeypatch.setattr(runs_job, "perform", noted)
+    monkeypatch.setattr(runs_perform, "perform", noted)
     monkeypatch.setattr(cli_jobs, "run_all", one_by_one)
     return found
 
@@ -305,7 +305,7 @@ def test_an_interrupted_run_goes_on(
 
         return perform(experiment, folder, data, noted, *rest)
 
-    monkeypatch.setattr(runs_job, "perform", stopped)
+    monkeypatch.setattr(runs_perform, "perform", stopped)
     assert sncl(*ONE) == (
         130,
         "",

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from example_results import result
 from PIL import Image
 from sweeps import keep_example
 
-from sncl import report
 from sncl.evaluation.metrics import falls
 from sncl.report import write_report
 from sncl.report.collect import FinishedRun, read_runs
@@ -292,21 +290,15 @@ def command(sncl: Sncl) -> Callable[..., str]:
 
 def test_the_command_writes_the_page(command: Callable[..., str], runs: Path, tmp_path: Path) -> None:
     assert command(0, "report", runs / "er-0", runs / "er-1") == "report: report.html\n"
-    assert (tmp_path / "report.html").stat().st_size > 1_000_000
+    assert 1_000_000 < (tmp_path / "report.html").stat().st_size < 1_200_000  # it can be mailed
 
 
-def test_train_and_demo_write_one_too(
-    command: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_train_and_demo_write_one_too(command: Callable[..., str], tmp_path: Path) -> None:
     short = ["train", "--stream", "seq-digits", "--method", "er", "--tasks", "2", "--epochs", "1", "--device", "cpu"]
     assert "report: here.html" in command(0, *short, "--report", "here.html")
     assert "1 setting, 1 run<" in (tmp_path / "here.html").read_text()
     for words in (short, ["demo"], ["reproduce", "table2"]):
         assert "does not exist" in command(2, *words, "--report", "nowhere/here.html")
-    found = find_spec
-    monkeypatch.setattr(report, "find_spec", lambda name: None if name == "plotly" else found(name))
-    assert "pip install sncl[report]" in command(2, *short, "--report", "other.html")
-    assert not (tmp_path / "other.html").exists()
 
 
 def test_reproduce_tells_of_the_runs_in_its_table(

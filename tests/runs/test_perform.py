@@ -343,7 +343,7 @@ def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path) -
         (tmp_path / name).write_bytes(b"half of i")
     perform(short(), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {
-        *("experiment.json", CHECKPOINT, "log.jsonl", "result.json", *others)
+        *("experiment.json", "preprocessing.json", CHECKPOINT, "log.jsonl", "result.json", *others)
     }
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from sncl.streams.datasets.images import Images, broken, contents
 from sncl.streams.datasets.pickled import array_of_bytes, read_pickle
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BINARY, PICKLED = "cifar-10-batches-bin", "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -48,7 +51,9 @@ def read(folder: Path) -> Images:
 
 def _join(
     folder: Path, one: Callable[[Path], tuple[Bytes, Bytes]], ending: str, names: tuple[str, ...]
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
+    import torch
+
     pixels, labels = zip(*(one(folder / f"{name}{ending}") for name in names), strict=True)
     x = torch.from_numpy(np.concatenate(pixels)).reshape(-1, 3, 32, 32)
     return x, torch.from_numpy(np.concatenate(labels)).long()

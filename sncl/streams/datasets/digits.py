@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from sncl.errors import SnclError
 from sncl.streams.datasets.images import Images
 
@@ -30,6 +27,9 @@ def files(folder: Path) -> list[Path]:
 
 def read(folder: Path) -> Images:
     """A fixed, stratified split: class by class, every fifth image is for testing, 360 of all 1797."""
+    import numpy as np
+    import torch
+
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

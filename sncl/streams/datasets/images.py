@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.errors import SnclError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_BYTES = 2**28  # the largest official file has 47 million
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from sncl.streams.datasets.images import Images, broken, contents
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDERS = ("MNIST/raw", "mnist", "MNIST", ".")
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -45,6 +45,9 @@ def _file(folder: Path, name: str) -> Path | None:
 
 def _idx(path: Path, axes: int) -> Tensor:
     """One IDX file of unsigned bytes with this many axes."""
+    import numpy as np
+    import torch
+
     data = contents(path)
     header = 4 + 4 * axes
     if len(data) < header or data[:4] != bytes((0, 0, 8, axes)):

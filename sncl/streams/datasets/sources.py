@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from sncl.errors import SnclError
-from sncl.streams.cache import Progress
 from sncl.streams.datasets import cifar10, digits, mnist, tiny_imagenet
-from sncl.streams.datasets.images import Images
+
+if TYPE_CHECKING:  # which files there are is known without torch
+    from torch import Tensor
+
+    from sncl.streams.cache import Progress
+    from sncl.streams.datasets.images import Images
+    from sncl.streams.raw import RawTable
 
 HASHED_AT_ONCE = 4096
 
@@ -28,7 +30,8 @@ class Dataset:
 
     Images are uint8 [samples, channels, height, width], labels int64 [samples]. The user's data may also be images of
     floats or numbers [samples, columns]; they have ``names`` for their classes and, where there are domains, the index
-    of the domain of each sample and ``domain_names``.
+    of the domain of each sample and ``domain_names``. A ``table`` is encoded when the order of its rows is known; until
+    then its inputs have no columns, unless all of them are numbers.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Dataset:
     train_domain: Tensor | None = None
     test_domain: Tensor | None = None
     domain_names: tuple[str, ...] = ()
+    table: RawTable | None = None
 
     def fingerprint(self) -> str:
         """SHA-256 over shapes, images and labels: equal for equal data, wherever and in whatever files it lies."""
@@ -52,10 +56,12 @@ class Dataset:
         digest = hashlib.sha256()
         if self.names:
             digest.update(json.dumps([self.names, self.domain_names]).encode())
+        if self.table is not None and not self.table.numeric:
+            digest.update(self.table.digest().encode())
         domains = [each for each in (self.train_domain, self.test_domain) if each is not None]
         for tensor in (self.train_x, self.train_y, self.test_x, self.test_y, *domains):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            for rows in torch.split(tensor, HASHED_AT_ONCE):
+            for rows in tensor.split(HASHED_AT_ONCE):
                 digest.update(rows.contiguous().cpu().numpy().data)
         return digest.hexdigest()
 

@@ -11,14 +11,16 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.streams.cache import Pixels, Progress, decode_once, in_blocks
 from sncl.streams.datasets.images import Images, broken, contents
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDER = "tiny-imagenet-200"
 EXPECTED = f"{FOLDER}/ with wnids.txt, train/<wnid>/images/*.JPEG, val/images/*.JPEG and val/val_annotations.txt"
@@ -88,10 +90,14 @@ def _number(name: str) -> tuple[int, str]:
 
 
 def _labels(files: Sequence[tuple[Path, int]]) -> Tensor:
+    import torch
+
     return torch.tensor([label for _, label in files])
 
 
 def _decoded(folder: Path, split: str, files: Sequence[tuple[Path, int]], progress: Progress | None) -> Tensor:
+    import torch
+
     paths = [path for path, _ in files]
 
     def decode() -> Iterator[Pixels]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sncl.errors import SnclError
 from sncl.streams.npy import ArrayHeader, read_header
-from sncl.streams.room import require_memory
+from sncl.tensors.room import require_memory
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.streams.user.archive import Arrays, array_names, read_arrays
-from sncl.streams.user.listing import Annotations, Listing, as_strings, some
+from sncl.streams.user.listing import Annotations, Inputs, Listing, as_strings
 from sncl.streams.user.spec import DataSpec
+from sncl.tables.columns import some
 
 ARRAY_NAMES = {
     "x": ("x", "x_train", "train_x", "data", "images", "features", "train_images", "train_data"),
@@ -41,11 +42,11 @@ def list_arrays(spec: DataSpec) -> Listing:
     roles = roles_of(names, path, spec.domain)
     check_arrays(spec, names, roles)
     arrays = read_arrays(path, tuple(roles.values()))
-    x = as_inputs(arrays[roles["x"]], roles["x"], path)
+    x = as_inputs(arrays[roles["x"]], f"{path}: {roles['x']!r}")
     train = annotate_arrays(arrays, roles, "", len(x), path)
     test_x, test = None, None
     if "test x" in roles:
-        test_x = as_inputs(arrays[roles["test x"]], roles["test x"], path)
+        test_x = as_inputs(arrays[roles["test x"]], f"{path}: {roles['test x']!r}")
         if test_x.shape[1:] != x.shape[1:] or test_x.dtype != x.dtype:
             raise SnclError(
                 f"{path}: {roles['x']} and {roles['test x']} differ in the shape or type of a row: "
@@ -55,8 +56,8 @@ def list_arrays(spec: DataSpec) -> Listing:
         if (train.domains is None) != (test.domains is None):
             raise SnclError(f"{path} has domains for its training rows or its test rows only; give both or none")
 
-    def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
-        return x[indices], (x if test_x is None else test_x)[test_indices]
+    def load(indices: Tensor, test_indices: Tensor) -> Inputs:
+        return Inputs(x[indices], (x if test_x is None else test_x)[test_indices])
 
     unused = [name for name in names if name not in roles.values()]
     note = ", ".join(f"{role} is {name!r}" for role, name in roles.items())
@@ -111,29 +112,29 @@ def annotate_arrays(arrays: Arrays, roles: dict[str, str], split: str, samples: 
     return Annotations(labels, domains)
 
 
-def as_inputs(values: NDArray[Any], name: str, path: Path) -> Tensor:
+def as_inputs(values: NDArray[Any], what: str) -> Tensor:
     """Images as uint8 or float32 [samples, channels, height, width], anything else as float64 [samples, columns]."""
     if values.dtype.kind not in "biuf":
-        raise SnclError(f"{path}: {name!r} holds {values.dtype}; inputs are numbers")
+        raise SnclError(f"{what} holds {values.dtype}; inputs are numbers")
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
         raise SnclError(
-            f"{path}: {name!r} has shape {list(values.shape)}; inputs are numbers [rows, columns] or images "
+            f"{what} has shape {list(values.shape)}; inputs are numbers [rows, columns] or images "
             "[rows, height, width], [rows, channels, height, width] or [rows, height, width, channels]"
         )
     if values.dtype.kind == "f":
         invalid = ~np.isfinite(values).reshape(len(values), -1).all(1)
         if invalid.any():
-            raise SnclError(f"{path}: {name!r} holds nan or infinity in row {int(invalid.argmax()) + 1}")
+            raise SnclError(f"{what} holds nan or infinity in row {int(invalid.argmax()) + 1}")
     if values.ndim == 2:
         return torch.from_numpy(values.astype(np.float64))
     if values.ndim == 3:
         values = values[:, None]
     elif values.shape[1] not in (1, 3):
         if values.shape[3] not in (1, 3):
-            raise SnclError(f"{path}: {name!r} of shape {list(values.shape)} has no axis of 1 or 3 channels")
+            raise SnclError(f"{what} of shape {list(values.shape)} has no axis of 1 or 3 channels")
         values = values.transpose(0, 3, 1, 2)
     if values.dtype.kind == "f":
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
     if values.min() < 0 or values.max() > 255:
-        raise SnclError(f"{path}: {name!r} holds whole numbers outside 0 .. 255; scale them, or store floats")
+        raise SnclError(f"{what} holds whole numbers outside 0 .. 255; scale them, or store floats")
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.uint8))

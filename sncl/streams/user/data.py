@@ -8,9 +8,9 @@ what was read belongs to the identity of a run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,14 +21,17 @@ from sncl.streams.datasets.sources import Dataset
 from sncl.streams.holdout import hold_out_test
 from sncl.streams.user.arrays import list_arrays
 from sncl.streams.user.folder import list_folder
-from sncl.streams.user.listing import Annotations, Listing, Strings, is_number, some, sorted_names
+from sncl.streams.user.listing import Annotations, Listing, Strings, sorted_names
 from sncl.streams.user.spec import Cut, DataSpec, Form
 from sncl.streams.user.tables import list_table
+from sncl.tables.columns import is_number, some
 
 CUT_TITLES: dict[Cut, str] = {"classes": "", "domain": " by domain", "none": " uncut"}
 TEST_FRACTION = 0.2  # of each class, where there is no test set
 TEST_SEED = 0  # the same test samples for every seed of a run
 MAPPED_FROM = 2**30  # bytes: smaller data sets go to the GPU as a whole
+OF_COLUMNS = ("ignore", "categories", "numbers")
+MAJORITY = 1.5  # times the share of a class if all were equal: from here on it is pointed out
 SMALL_IMAGE = 28  # pixels a side: grey images up to here need no convolutions
 
 
@@ -37,7 +40,7 @@ class UserData:
     """What an experiment keeps of the user's data: enough to read them again and to notice that they changed.
 
     ``rows`` is the number of training samples; ``pixels`` says whether they are images of bytes. ``path`` does not
-    belong to the identity of a run.
+    belong to the identity of a run. ``ignore``, ``categories`` and ``numbers`` are the columns that were named so.
     """
 
     form: Form
@@ -52,6 +55,13 @@ class UserData:
     pixels: bool
     network: Literal["mlp", "resnet18"]
     fingerprint: str
+    ignore: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in OF_COLUMNS:  # lists, where they come from a file
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def name(self) -> str:
@@ -60,7 +70,13 @@ class UserData:
 
     def spec(self) -> DataSpec:
         """How to read the same data again."""
-        return DataSpec(self.form, Path(self.path), self.cut, self.target, self.domain, self.size)
+        kinds = self.ignore, self.categories, self.numbers
+        return DataSpec(self.form, Path(self.path), self.cut, self.target, self.domain, self.size, *kinds)
+
+    def deciding(self) -> dict[str, Any]:
+        """What belongs to the identity of a run, as plain data; columns only where some are named."""
+        facts = {key: value for key, value in asdict(self).items() if key != "path"}
+        return {key: list(value) if key in OF_COLUMNS else value for key, value in facts.items() if value != ()}
 
 
 class Loaded(NamedTuple):
@@ -99,7 +115,7 @@ def read(spec: DataSpec, progress: Progress | None = None) -> Loaded:
         test_domain=None if indexed.test_domain is None else indexed.test_domain[test],
     )
     check_samples(indexed, spec, cut)
-    x, test_x = listing.load(train, test)
+    x, test_x, table = listing.load(train, test)
     dataset = Dataset(
         spec.name,
         x,
@@ -112,9 +128,11 @@ def read(spec: DataSpec, progress: Progress | None = None) -> Loaded:
         train_domain=indexed.domain,
         test_domain=indexed.test_domain,
         domain_names=tuple(indexed.domain_names),
+        table=table,
     )
     user_data = user_data_of(dataset, spec, cut, listing)
-    return Loaded(dataset, user_data, [*summary_lines(dataset, cut, spec.cut is None), *listing.notes, *note])
+    lines = [*summary_lines(dataset, cut, spec.cut is None), *listing.notes, *note, *majority_note(dataset)]
+    return Loaded(dataset, user_data, lines)
 
 
 def list_data(spec: DataSpec, progress: Progress | None) -> Listing:
@@ -177,12 +195,17 @@ def user_data_of(dataset: Dataset, spec: DataSpec, cut: Cut, listing: Listing) -
         pixels=dataset.train_x.dtype == torch.uint8,
         network=network_for(dataset.train_x),
         fingerprint=dataset.fingerprint(),
+        ignore=spec.ignore,
+        categories=spec.categories,
+        numbers=spec.numbers,
     )
 
 
 def summary_lines(dataset: Dataset, cut: Cut, by_default: bool) -> list[str]:
     """The data set in a line, and how it is cut."""
     shape = list(dataset.train_x.shape[1:])
+    if dataset.table is not None:
+        shape = [sum(found.kind != "ignored" for found in dataset.table.kinds.values())]
     kind = f"{shape[0]} columns" if len(shape) == 1 else f"{'grey' if shape[0] == 1 else 'RGB'} {shape[2]} x {shape[1]}"
     line = (
         f"{len(dataset.train_y)} rows to learn from and {len(dataset.test_y)} to test on, {kind}, "
@@ -194,6 +217,15 @@ def summary_lines(dataset: Dataset, cut: Cut, by_default: bool) -> list[str]:
         "none": "into nothing: one pass in file order, without boundaries",
     }[cut]
     return [line, f"cut {how}" + (" (`cut` cuts in another way)" if by_default else "")]
+
+
+def majority_note(dataset: Dataset) -> list[str]:
+    """How often the most frequent class of the test rows is right, where that is clearly more than chance."""
+    counts = torch.bincount(dataset.test_y, minlength=len(dataset.names))
+    share, most = float(counts.max() / counts.sum()), int(counts.argmax())
+    if share < MAJORITY / len(dataset.names):
+        return []
+    return [f"always saying {dataset.names[most]!r} would be right in {share:.0%} of the test rows"]
 
 
 def network_for(x: Tensor) -> Literal["mlp", "resnet18"]:
@@ -234,6 +266,7 @@ def refuse_absent(y: Tensor, test_y: Tensor, names: list[str], spec: DataSpec, w
         absent = (torch.bincount(values, minlength=len(names)) == 0).nonzero().flatten().tolist()
         if absent:
             raise SnclError(
-                f"{spec.name} has no row {use} of the {what} {some(repr(names[each]) for each in absent)}: "
-                f"a {what} needs two rows, one of them to test on; add rows, or leave those that are alone out"
+                f"{spec.name} has no row {use} of the {what} {some(repr(names[each]) for each in absent)}; each needs "
+                f"two rows, or one in each of the training and the test set: add some, remove this {what}, or join it "
+                "with another"
             )

@@ -19,8 +19,9 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.streams.cache import Progress
 from sncl.streams.user.images import decode_images
-from sncl.streams.user.listing import Annotations, Listing, natural_key, some
+from sncl.streams.user.listing import Annotations, Inputs, Listing, natural_key
 from sncl.streams.user.spec import DataSpec
+from sncl.tables.columns import some
 
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 TEST_NAMES = ("test", "val", "valid", "validation")
@@ -51,11 +52,11 @@ def list_folder(spec: DataSpec, progress: Progress | None = None) -> Listing:
     if spec.cut == "domain" and with_domains == {False}:
         raise SnclError(f'`cut="domain"` needs {spec.path}/<domain>/<class>/ with images in it')
 
-    def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
+    def load(indices: Tensor, test_indices: Tensor) -> Inputs:
         files = [train[index] for index in indices.tolist()]
         files += [(train if test is None else test)[index] for index in test_indices.tolist()]
         x = torch.from_numpy(decode_images(spec.path, [file.path for file in files], spec.size, progress))
-        return x[: len(indices)], x[len(indices) :]
+        return Inputs(x[: len(indices)], x[len(indices) :])
 
     return Listing(annotate_files(train), None if test is None else annotate_files(test), load, notes=notes)
 

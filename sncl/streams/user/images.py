@@ -19,8 +19,8 @@ import numpy as np
 from sncl.errors import SnclError
 from sncl.streams.cache import Pixels, Progress, decode_once, in_blocks
 from sncl.streams.datasets.sources import data_root
-from sncl.streams.room import require_memory
-from sncl.streams.user.listing import some
+from sncl.tables.columns import some
+from sncl.tensors.room import require_memory
 
 CACHE = ".sncl-cache"
 BYTES_A_PIXEL = 12  # while an image is decoded, turned and converted
@@ -57,6 +57,32 @@ def decode_images(folder: Path, paths: Sequence[Path], size: int | None, progres
 
     group = "original" if size is None else str(size)
     return decode_once((folder / CACHE, elsewhere), group, key(folder, paths), len(paths), decode, progress)
+
+
+def decode_like(paths: Sequence[Path], shape: tuple[int, int, int], resize: bool) -> Pixels:
+    """Images as they are decoded for a run of this shape; without ``resize``, those of another size are refused."""
+    files = [path.absolute() for path in paths]
+    above = Path(os.path.commonpath([path.parent for path in files]))
+    headers = read_headers(above, files)
+    if not resize:
+        refuse_other_sizes(upright_sizes(above, headers), shape)
+    costs = [headers[path].cost + math.prod(shape) for path in files]
+    images: list[Pixels] = []
+    for block in in_blocks(lambda path: (path, _pixels(path, shape)), files, costs):
+        refuse(above, {path: why for path, why in block if isinstance(why, str)})
+        images += [image for _, image in block if not isinstance(image, str)]
+    return np.stack(images)
+
+
+def refuse_other_sizes(sizes: dict[Path, tuple[int, int]], shape: tuple[int, int, int]) -> None:
+    """Refuse an image that a run of this shape would have to resize."""
+    _, height, width = shape
+    for path, size in sizes.items():
+        if size != (width, height):
+            raise SnclError(
+                f"{path} is an image of {size[0]} x {size[1]} pixels, and the run learned from {width} x {height}; it "
+                "was made without `size`, so images are not resized"
+            )
 
 
 def key(folder: Path, paths: Sequence[Path]) -> str:

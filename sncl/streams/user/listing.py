@@ -5,7 +5,6 @@ Which samples are learned and which are tested may follow from the labels, so la
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.raw import RawTable
+from sncl.tables.columns import INEXACT, LONGEST_TEXT, is_number
 
 Strings = NDArray[np.str_]
 
-INEXACT = 2**53  # from here on, float64 has no odd numbers
 LAST_CHARACTER, SURROGATES = 0x10FFFF, 0x800  # of Unicode; surrogates begin at 0xD800
-LONGEST_TEXT = 1000  # characters of a label or of a cell of a table
 
 
 class Annotations(NamedTuple):
@@ -30,6 +29,14 @@ class Annotations(NamedTuple):
 
     labels: Strings
     domains: Strings | None
+
+
+class Inputs(NamedTuple):
+    """The inputs of training and test samples, and the columns of a table."""
+
+    train: Tensor
+    test: Tensor
+    table: RawTable | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Listing:
 
     train: Annotations
     test: Annotations | None
-    load: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    load: Callable[[Tensor, Tensor], Inputs]
     target: str | None = None
     domain: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -52,14 +59,6 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
     """A key that sorts the numbers in strings by their value: a2 before a10."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part]
-
-
-def is_number(text: str) -> bool:
-    """Whether a string is a finite number; Python would also read 1_000."""
-    try:
-        return math.isfinite(float(text)) and "_" not in text
-    except ValueError:
-        return False
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
@@ -113,9 +112,3 @@ def is_unicode(values: NDArray[Any]) -> bool:
         np.uint32 if values.dtype.isnative else np.dtype(np.uint32).newbyteorder()
     )
     return not ((codes > LAST_CHARACTER) | (codes - np.uint32(0xD800) < SURROGATES)).any()
-
-
-def some(names: Iterable[str], most: int = 5) -> str:
-    """The first few of many names."""
-    known = list(names)
-    return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from sncl.errors import SnclError
+from sncl.tables.reading import table_suffix
 
 Form = Literal["folder", "npz", "table"]
 Cut = Literal["classes", "domain", "none"]
@@ -14,14 +16,16 @@ Cut = Literal["classes", "domain", "none"]
 FORMS: dict[str, str] = {
     "folder:PATH": "images in PATH/<class>/, PATH/<domain>/<class>/, or those in PATH/train and PATH/test",
     "npz:PATH": "arrays x, y (and test_x, test_y, domain) of one .npz file; PATH.npz will do",
-    "table:PATH": "a .csv or .parquet file with a column of labels; PATH.csv, PATH.parquet will do",
+    "table:PATH": "a .csv, .tsv, .csv.gz or .parquet file with a column of labels; PATH.csv and so on will do",
 }
-BY_SUFFIX: dict[str, Form] = {".npz": "npz", ".csv": "table", ".parquet": "table"}
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Where the user's data are, in which form, and the options given for them; None: not given."""
+    """Where the user's data are, in which form, and the options given for them; None: not given.
+
+    ``ignore``, ``categories`` and ``numbers`` name columns of a table.
+    """
 
     form: Form
     path: Path
@@ -29,6 +33,9 @@ class DataSpec:
     target: str | None = None
     domain: str | None = None
     size: int | None = None
+    ignore: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,11 +48,15 @@ def parse_spec(
     target: str | None = None,
     domain: str | None = None,
     size: int | None = None,
+    ignore: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> DataSpec | None:
     """What a stream's name and options specify; None for a benchmark, which takes none of these options."""
     located = locate(stream)
     if located is None:
-        options = {"cut": cut, "target": target, "domain": domain, "size": size}
+        options = {"cut": cut, "target": target, "domain": domain, "size": size, "ignore": ignore or None}
+        options |= {"categories": categories or None, "numbers": numbers or None}
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise SnclError(f"`{given[0]}` is for user data ({', '.join(FORMS)}), not for {stream!r}")
@@ -55,7 +66,10 @@ def parse_spec(
         raise SnclError(f"`cut` is one of {', '.join(get_args(Cut))}, not {cut!r}")
     if not path.exists():
         raise SnclError(f"there is no {path} for the stream {stream!r}")
-    return DataSpec(form, path.resolve(), cut, target, domain, size)  # type: ignore[arg-type]
+    if form != "table" and (ignore or categories or numbers):
+        raise SnclError(f"`ignore`, `categories` and `numbers` name columns of a table, and {stream!r} is none")
+    kinds = tuple(ignore), tuple(categories), tuple(numbers)
+    return DataSpec(form, path.resolve(), cut, target, domain, size, *kinds)  # type: ignore[arg-type]
 
 
 def locate(stream: str) -> tuple[Form, Path] | None:
@@ -66,4 +80,6 @@ def locate(stream: str) -> tuple[Form, Path] | None:
             raise SnclError(f"{form}: is followed by a path, as in {form}:data/mine")
         return form, Path(rest).expanduser()  # type: ignore[return-value]
     path = Path(stream).expanduser()
-    return (BY_SUFFIX[path.suffix.lower()], path) if path.suffix.lower() in BY_SUFFIX else None
+    if path.suffix.lower() == ".npz":
+        return "npz", path
+    return ("table", path) if table_suffix(path) is not None else None

@@ -1,27 +1,28 @@
 """A table of the user's: one row for each sample, in a CSV or Parquet file, or train.csv and test.csv in a folder.
 
-One column is the target, one may be the domain, all others are inputs: columns of numbers as they are, columns of
-strings one-hot, with a column of 0 and 1 for each string that occurs in the training rows.
+One column is the target, one may be the domain, all others are inputs. The kinds of columns are read off the file;
+what they hold is learned in the order of the stream (:mod:`sncl.streams.encoding`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams.room import require_memory
-from sncl.streams.user.columns import Column, Columns, read_columns, table_files
-from sncl.streams.user.listing import Annotations, Listing, as_strings, is_number, some, sorted_names
+from sncl.streams.raw import RawTable, rows_of
+from sncl.streams.user.listing import Annotations, Inputs, Listing, Strings, as_strings
 from sncl.streams.user.spec import DataSpec
+from sncl.tables.columns import Column, Columns, is_missing, some
+from sncl.tables.encoder import TableEncoder, decide_kinds
+from sncl.tables.kinds import Decided
+from sncl.tables.reading import read_table, table_files
+from sncl.tensors.room import require_memory
 
 TARGET_NAMES = ("target", "label", "class", "y")
-MOST_CATEGORIES = 100  # in a column; more are names or free text
 
 
 def list_table(spec: DataSpec) -> Listing:
@@ -29,30 +30,23 @@ def list_table(spec: DataSpec) -> Listing:
     if spec.size is not None:
         raise SnclError("`size` is for folders of images; a table takes `target` and `domain`")
     train_path, test_path = table_files(spec.path)
-    train = read_columns(train_path)
-    test = None if test_path is None else read_columns(test_path)
+    train, noticed = read_table(train_path)
+    test = None if test_path is None else read_table(test_path).columns
     target = spec.target or default_target(train)
     check_columns(spec, target, train, train_path)
     if test is not None and set(test) != set(train):
         different = sorted(set(test) ^ set(train))
         raise SnclError(f"{train_path} and {test_path} have different columns: {some(different)} in one only")
-    features = [
-        feature_of(name, train[name], None if test is None else test[name], train_path)
-        for name in train
-        if name not in (target, spec.domain)
-    ]
-    if not features:
+    inputs = {name: column for name, column in train.items() if name not in (target, spec.domain)}
+    if not inputs:
         raise SnclError(f"{train_path} has no column beside {target!r} to learn from")
+    tables = [(train_path, inputs), *([] if test is None or test_path is None else [(test_path, test)])]
+    kinds, encoder = understood(spec, tables)
 
-    def load(indices: Tensor, test_indices: Tensor) -> tuple[Tensor, Tensor]:
-        rows, test_rows = indices.numpy(), test_indices.numpy()
-        tested = train if test is None else test
-        width = sum(max(each.categories, 1) for each in features)
-        needed = 2 * np.dtype(np.float64).itemsize * width * (len(rows) + len(test_rows))  # in parts, and together
-        require_memory(needed, f"{spec.name} as {width} columns of numbers", "remove columns of texts, or rows")
-        encoded = [each.encode(train[each.name][rows], tested[each.name][test_rows]) for each in features]
-        x, test_x = (np.concatenate(columns, axis=1) for columns in zip(*encoded, strict=True))
-        return torch.from_numpy(x), torch.from_numpy(test_x)
+    def load(indices: Tensor, test_indices: Tensor) -> Inputs:
+        rows = rows_of(inputs, indices.numpy())
+        tested = rows_of({name: (inputs if test is None else test)[name] for name in inputs}, test_indices.numpy())
+        return inputs_of(spec, encoder, RawTable(rows, tested, kinds, numeric=is_numeric(encoder, rows, tested)))
 
     return Listing(
         annotate_rows(train, target, spec.domain, train_path),
@@ -60,8 +54,46 @@ def list_table(spec: DataSpec) -> Listing:
         load,
         target=target,
         domain=spec.domain,
-        notes=notes(target, features, by_default=spec.target is None),
+        notes=[*noticed, *notes(target, encoder, by_default=spec.target is None)],
     )
+
+
+def understood(spec: DataSpec, tables: list[tuple[Path, Columns]]) -> tuple[dict[str, Decided], TableEncoder]:
+    """The kinds of columns, by the training table, and an encoder of them; values that do not fit are refused."""
+    path, inputs = tables[0]
+    try:
+        kinds = decide_kinds(inputs, spec.ignore, spec.categories, spec.numbers)
+        encoder = TableEncoder.of_kinds(inputs, kinds)
+        for path, columns in tables:  # noqa: B007  # named by the error
+            encoder.check(columns)
+    except SnclError as error:
+        raise SnclError(f"{path}: {error}") from error
+    return kinds, encoder
+
+
+def is_numeric(encoder: TableEncoder, train: Columns, test: Columns) -> bool:
+    """Whether all columns that are used are numbers, and none is missing."""
+    names = [coder.name for coder in encoder.coders]
+    complete = not any(is_missing(columns[name]).any() for columns in (train, test) for name in names)
+    return encoder.plain and complete
+
+
+def inputs_of(spec: DataSpec, encoder: TableEncoder, table: RawTable) -> Inputs:
+    """What is known of the inputs before the order of the stream is."""
+    count, tested = (len(next(iter(columns.values()))) for columns in (table.train, table.test))
+    if not table.numeric:
+        empty = torch.empty((count + tested, 0), dtype=torch.float64)
+        return Inputs(empty[:count], empty[count:], table)
+    needed = 2 * np.dtype(np.float64).itemsize * encoder.width * (count + tested)  # in parts, and together
+    require_memory(needed, f"{spec.name} as {encoder.width} columns of numbers", "remove columns or rows")
+    train, test = (encoder.encode(columns) for columns in (table.train, table.test))
+    raw = RawTable(*(named_columns(encoder, each) for each in (train, test)), table.kinds, numeric=True)
+    return Inputs(torch.from_numpy(train), torch.from_numpy(test), raw)
+
+
+def named_columns(encoder: TableEncoder, matrix: Column) -> Columns:
+    """Encoded numbers as the columns they were, without another copy of them."""
+    return {coder.name: matrix[:, place] for place, coder in enumerate(encoder.coders)}
 
 
 def check_columns(spec: DataSpec, target: str, columns: Columns, path: Path) -> None:
@@ -75,60 +107,21 @@ def check_columns(spec: DataSpec, target: str, columns: Columns, path: Path) -> 
         raise SnclError('`cut="domain"` needs `domain=COLUMN` for a table')
 
 
-@dataclass(frozen=True)
-class Feature:
-    """A column of inputs: numbers, or categories that are encoded one-hot."""
-
-    name: str
-    categories: int = 0  # of a column of strings
-
-    @property
-    def categorical(self) -> bool:
-        return self.categories > 0
-
-    def encode(self, train: Column, test: Column) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Training and test rows as float64 [rows, 1] or, for categories of the training rows, [rows, categories]."""
-        if not self.categorical:
-            return train.astype(np.float64)[:, None], test.astype(np.float64)[:, None]
-        categories = np.array(sorted_names(train.tolist()))
-        columns = (train, test.astype(np.str_))  # a test table may hold numbers there
-        first, second = ((column[:, None] == categories).astype(np.float64) for column in columns)
-        return first, second
-
-
-def feature_of(name: str, train: Column, test: Column | None, path: Path) -> Feature:
-    """How a column is encoded; one that is mostly numbers holds a typing error, and too many strings are refused."""
-    columns = [train] if test is None else [train, test]
-    if all(numbers_in(column).all() for column in columns):
-        return Feature(name)
-    numbers = numbers_in(train)
-    if numbers.mean() > 0.5:
-        if numbers.all():
-            raise SnclError(f"{path}: the column {name!r} holds numbers here and texts in the test table")
-        row = int((~numbers).argmax())
-        raise SnclError(f"{path}: the column {name!r} holds numbers, but {str(train[row])!r} in row {row + 1}")
-    different = len(np.unique(train.astype(np.str_)))
-    if different > MOST_CATEGORIES:
-        raise SnclError(
-            f"{path}: the column {name!r} holds {different} different texts, and at most {MOST_CATEGORIES} become "
-            "inputs; remove it or turn it into numbers"
-        )
-    return Feature(name, different)
-
-
-def numbers_in(column: Column) -> NDArray[np.bool_]:
-    """Which values are numbers."""
-    if column.dtype.kind in "biuf":
-        return np.ones(len(column), dtype=bool)
-    return np.array([is_number(text) for text in column.tolist()], dtype=bool)
-
-
 def annotate_rows(columns: Columns, target: str, domain: str | None, path: Path) -> Annotations:
     """Labels and domains."""
     return Annotations(
-        as_strings(columns[target], f"{path}: the values of the target {target!r}"),
-        None if domain is None else as_strings(columns[domain], f"{path}: the values of {domain!r}"),
+        names_in(columns[target], f"{path}: the values of the target {target!r}"),
+        None if domain is None else names_in(columns[domain], f"{path}: the values of {domain!r}"),
     )
+
+
+def names_in(column: Column, what: str) -> Strings:
+    """A column of labels or domains as strings; none may be missing."""
+    missing = is_missing(column)
+    if missing.any():
+        row = int(missing.argmax()) + 1
+        raise SnclError(f"{what} are missing in row {row}; fill it in or remove the row")
+    return as_strings(column.astype(np.str_) if column.dtype.kind in "OM" else column, what)
 
 
 def default_target(columns: Columns) -> str:
@@ -139,10 +132,10 @@ def default_target(columns: Columns) -> str:
     return usual[0] if usual else list(columns)[-1]
 
 
-def notes(target: str, features: list[Feature], by_default: bool) -> list[str]:
+def notes(target: str, encoder: TableEncoder, by_default: bool) -> list[str]:
     """How the columns are used."""
-    names = some((feature.name for feature in features), 8)
-    categorical = [feature.name for feature in features if feature.categorical]
+    names = some((coder.name for coder in encoder.coders), 8)
+    one_hot = [coder.name for coder in encoder.coders if coder.kind == "category"]
     chosen = " (`target` names another)" if by_default else ""
     lines = [f"target is the column {target!r}{chosen}, inputs are {names}"]
-    return [*lines, f"one-hot: {some(categorical, 8)}"] if categorical else lines
+    return [*lines, *([f"one-hot: {some(one_hot, 8)}"] if one_hot else []), *encoder.notes]

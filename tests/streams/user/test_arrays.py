@@ -84,14 +84,14 @@ def test_labels_that_are_no_characters(tmp_path: Path) -> None:
 def test_arrays_without_a_role_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they would not fit into memory, or are damaged."""
     path = npz(tmp_path / "mine.npz", x=X, y=Y, huge=npy(np.zeros(10**6)), damaged=X[:70])
-    monkeypatch.setattr("sncl.streams.room.available_memory", lambda: 10**6)
+    monkeypatch.setattr("sncl.tensors.room.available_memory", lambda: 10**6)
     found = files.read_data(path)
     assert any("not used: huge, damaged" in note for note in found.notes)
 
 
 def test_arrays_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = npz(tmp_path / "mine.npz", x=npy(np.zeros((10**5, 10))), y=npy(np.arange(10**5) % 2))
-    monkeypatch.setattr("sncl.streams.room.available_memory", lambda: 10**6)
+    monkeypatch.setattr("sncl.tensors.room.available_memory", lambda: 10**6)
     with pytest.raises(
         SnclError, match=r"mine.npz: x, y would take 0.0 GiB of memory, and 0.0 GiB are available; leave"
     ):

@@ -91,11 +91,11 @@ def test_large_images_need_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     zoo = tmp_path / "zoo"
     for number in range(20):
         files.save_image(zoo / ("ape", "bee")[number % 2] / f"{number}.png", (200, 200), number)
-    monkeypatch.setattr("sncl.streams.room.available_memory", lambda: 600_000)
+    monkeypatch.setattr("sncl.tensors.room.available_memory", lambda: 600_000)
     with pytest.raises(SnclError, match=r"20 images of 200 x 200 in .* would take .* give a smaller `size`"):
         files.read_data(f"folder:{zoo}")
     assert files.read_data(f"folder:{zoo}", size=8).dataset.train_x.shape == (16, 1, 8, 8)
-    monkeypatch.setattr("sncl.streams.room.available_memory", lambda: 100_000)
+    monkeypatch.setattr("sncl.tensors.room.available_memory", lambda: 100_000)
     with pytest.raises(SnclError, match=r"decoding \w+/\d+.png in .*, an image of 200 x 200 pixels, would take"):
         files.read_data(f"folder:{zoo}", size=9)
 

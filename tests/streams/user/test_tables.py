@@ -80,7 +80,7 @@ def test_memory_is_asked_for_before_it_is_taken(tmp_path: Path, monkeypatch: pyt
     texts = [[f"{number % 90}", "x" * (number % 90 + 1), number % 2] for number in range(900)]
     table = files.save_table(tmp_path / "mine.csv", texts, ["a", "text", "y"])
     for available, what in ((10**5, "reading .*mine.csv"), (5 * 10**5, "the column 'text'"), (10**6, "as 91 columns")):
-        monkeypatch.setattr("sncl.streams.room.available_memory", lambda available=available: available)
+        monkeypatch.setattr("sncl.tensors.room.available_memory", lambda available=available: available)
         with pytest.raises(SnclError, match=rf"{what}.* would take .* GiB of memory, .*; remove columns"):
             files.read_data(table)
 

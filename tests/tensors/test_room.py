@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sncl.errors import SnclError
-from sncl.streams import room
+from sncl.tensors import room
 
 
 def test_the_least_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

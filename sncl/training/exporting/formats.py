@@ -1,6 +1,7 @@
 """File formats: how a file is made of a network, and how its content is run again.
 
-The model takes uint8 images [samples, channels, height, width], any number of them, and returns logits.
+The model takes one tensor of samples, any number of them, and returns logits. A file also carries texts by name: its
+metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 
-Predict = Callable[[Tensor], Tensor]  # images -> logits
+Predict = Callable[[Tensor], Tensor]  # samples -> logits
+Metadata = dict[str, str]
 
 
 class ModelFile(NamedTuple):
@@ -34,13 +36,20 @@ class Format(NamedTuple):
 
     title: str
     suffix: str
-    make: Callable[[nn.Module, Tensor], bytes]
+    make: Callable[[nn.Module, Tensor, str, Metadata], bytes]
     load: Callable[[bytes], Predict]
     packages: tuple[str, ...] = ()
 
-    def file(self, model: nn.Module, images: Tensor) -> ModelFile:
-        """The file of a model, loaded again, to predict on as many threads as torch has now."""
-        content = self.make(model, images)
+    def file(self, model: nn.Module, example: Tensor, name: str, metadata: Metadata) -> ModelFile:
+        """The file of a model, loaded again, to predict on as many threads as torch has now.
+
+        ``name`` is that of its input.
+        """
+        try:
+            content = self.make(model, example, name, metadata)
+        except Exception as error:  # whatever the tracer may raise at a network it does not understand
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise SnclError(f"this network cannot be written as {self.title}: {reason[:300]}") from error
         return ModelFile(content, self.load(content))
 
 
@@ -58,14 +67,14 @@ def _quietly() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _make_onnx(model: nn.Module, images: Tensor) -> bytes:
+def _make_onnx(model: nn.Module, example: Tensor, name: str, metadata: Metadata) -> bytes:
     with _quietly():
         program = torch.onnx.export(
             model,
-            (images,),
+            (example,),
             dynamo=True,
             verbose=False,
-            input_names=["images"],
+            input_names=[name],
             output_names=["logits"],
             dynamic_shapes=({0: "rows"},),
             custom_translation_table={torch.ops.aten._cdist_forward.default: _distances},
@@ -74,6 +83,8 @@ def _make_onnx(model: nn.Module, images: Tensor) -> bytes:
     model_file = program.model_proto
     for part in (*model_file.graph.node, *model_file.graph.value_info):
         del part.metadata_props[:]  # among them, which line of which file on this machine it comes from
+    for key, value in metadata.items():
+        model_file.metadata_props.add(key=key, value=value)
     content: bytes = model_file.SerializeToString()
     return content
 
@@ -93,17 +104,18 @@ def _load_onnx(content: bytes) -> Predict:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return lambda images: torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
+    (given,) = session.get_inputs()
+    return lambda samples: torch.from_numpy(session.run(["logits"], {given.name: samples.numpy()})[0])
 
 
-def _make_torch(model: nn.Module, images: Tensor) -> bytes:
+def _make_torch(model: nn.Module, example: Tensor, name: str, metadata: Metadata) -> bytes:
     file = io.BytesIO()
     with _quietly():
         rows = torch.export.Dim("rows")
-        program = torch.export.export(model, (images,), dynamic_shapes=({0: rows},), strict=False)
+        program = torch.export.export(model, (example,), dynamic_shapes=({0: rows},), strict=False)
         for node in program.graph.nodes:
             node.meta.pop("stack_trace", None)  # names files of this machine
-        torch.export.save(program, file)
+        torch.export.save(program, file, extra_files=dict(metadata))
     return file.getvalue()
 
 
