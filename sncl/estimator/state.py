@@ -120,6 +120,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
             parameters["class_weight"] = list(parameters["class_weight"].items())
         if not isinstance(self.random_state, Integral):
             parameters["random_state"] = None  # a generator is code; what it decided is in the state
+        if not isinstance(parameters.get("method", ""), str):  # so is a method of your own
+            parameters |= {"method": self._spec.method, "settings": self._spec.settings}
         names = getattr(self, "feature_names_in_", None)
         description = {
             "estimator": type(self).__name__,
