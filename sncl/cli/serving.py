@@ -20,9 +20,7 @@ def serve_command(
     port: Annotated[int, typer.Option(help="0: one that is free", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(
-            help="What requests must bear (default: $SNCL_TOKEN, which other users cannot see)"
-        ),
+        typer.Option(help="What requests must bear (default: $SNCL_TOKEN, which other users cannot see)"),
     ] = None,
     snapshot: Annotated[
         Path | None,
