@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from sncl.cli.bars import counting_bar
+from sncl.cli.completion import complete_run
 from sncl.cli.console import err, print_json, say
 from sncl.cli.options import DeviceOption
 from sncl.errors import SnclError
@@ -20,7 +21,7 @@ from sncl.training.stopping import stop_code
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run of sncl train")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run of sncl train", autocompletion=complete_run)],
     path: Annotated[
         Path, typer.Argument(metavar="FILE|FOLDER", help="A table, an array (.npy, .npz), an image or a folder of them")
     ],
@@ -41,7 +42,7 @@ def predict_command(
 
     The data that the run learned from are not needed. Prints CSV with a column `prediction`: names of classes.
     """
-    from sncl.prediction.answers import Score, answer
+    from sncl.prediction.answers import LabelScore, answer
     from sncl.prediction.sources import open_source
     from sncl.runs.models import load
 
@@ -53,7 +54,8 @@ def predict_command(
         source = open_source(path, preprocessing)
     for note in source.notes:
         say(f"note: {note}")
-    score, gathered = Score(), [] if as_json and file is None else None
+    score = LabelScore()
+    gathered: list[dict[str, Any]] | None = [] if as_json and file is None else None
     try:
         with counting_bar(err) as progress:
             bar = progress.add_task("predicting", total=source.rows, note="")

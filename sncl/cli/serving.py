@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sncl.cli.completion import complete_run
 from sncl.cli.console import say
 from sncl.cli.options import DeviceOption
 
 
 def serve_command(
     model: Annotated[
-        Path, typer.Argument(metavar="RUN|SNAPSHOT", help="A run folder, or a file of an estimator or of a server")
+        Path,
+        typer.Argument(
+            metavar="RUN|SNAPSHOT",
+            help="A run folder, or a file of an estimator or of a server",
+            autocompletion=complete_run,
+        ),
     ],
     host: Annotated[str, typer.Option(help="Where to listen; other machines need a token")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: one that is free", min=0, max=65535)] = 8000,
@@ -44,9 +49,13 @@ def serve_command(
     POST /predict and /learn, GET /metrics and /healthz; a page to try them at /. Needs the extra serve.
     """
     from sncl import serving
-    from sncl.serving.opening import open_model
 
-    serve = serving.serve
+    serve = serving.serve  # says what is not installed
+    from sncl.serving.opening import open_model
+    from sncl.serving.server import check_access, given_token
+
+    token = given_token(token)
+    check_access(host, token)
     opened = open_model(model, device)
     file = snapshot or opened.snapshot
     if file.exists() and file.resolve() != model.resolve():
@@ -55,7 +64,7 @@ def serve_command(
         opened.model,
         host=host,
         port=port,
-        token=token or os.environ.get("SNCL_TOKEN"),
+        token=token,
         snapshot=file,
         every=every,
         seconds=seconds,

@@ -17,7 +17,10 @@ from typing import Any
 
 from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
+from sncl.estimator.inputs import ColumnNames
 from sncl.estimator.spec import Network
+from sncl.methods.constructor import OwnMethod
+from sncl.methods.own import name_method
 from sncl.methods.table import Value, entry
 
 OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values
@@ -28,9 +31,9 @@ class ContinualClassifier(BaseContinualClassifier):
 
     Parameters
     ----------
-    method : str, default="derpp"
-        A name from ``sncl list``; all but ``joint`` and ``pnn``. Methods that must know where tasks end
-        (``oewc``, ``si``, ``lwf``, ``gem``, ``agem``, ``icarl``, ``hal``) are told by :meth:`boundary`.
+    method : str, method or class of methods, default="derpp"
+        A name from ``sncl list`` or a method of your own; all but ``joint`` and ``pnn``. Methods that must know where
+        tasks end (``oewc``, ``si``, ``lwf``, ``gem``, ``agem``, ``icarl``, ``hal``) are told by :meth:`boundary`.
     memory : int, default=500
         How many samples the memory holds.
     replay : int, default=32
@@ -49,6 +52,9 @@ class ContinualClassifier(BaseContinualClassifier):
     standardize : bool, default=True
         Standardise features to mean 0 and standard deviation 1 by what was seen so far. Images have one mean for each
         channel, the second axis. Samples in the memory are stored as they came.
+    ignore, categories, numbers : sequence of str or int, default=None
+        Columns of a table, by name or place, that are left out, or whose values are categories or numbers. Other
+        columns are understood by what they hold: numbers, texts (categories), truth values, dates; ids are left out.
     ema : float, default=0.0
         Predict with an exponential moving average of the weights with this decay (0.999: about a thousand steps). It
         forgets less on streams that change slowly; 0 predicts with the weights as they are.
@@ -67,6 +73,8 @@ class ContinualClassifier(BaseContinualClassifier):
         The labels met or named so far, sorted.
     learner_ : sncl.Learner
         What learns.
+    encoder_ : sncl.tables.TableEncoder or None
+        How the columns of a table become numbers; None where samples are images.
     n_features_in_, feature_names_in_
         Of the first samples, as usual.
 
@@ -83,7 +91,7 @@ class ContinualClassifier(BaseContinualClassifier):
 
     def __init__(
         self,
-        method: str = "derpp",
+        method: OwnMethod = "derpp",
         *,
         memory: int = 500,
         replay: int = 32,
@@ -93,6 +101,9 @@ class ContinualClassifier(BaseContinualClassifier):
         hidden: int | Sequence[int] = (100, 100),
         network: Network | None = None,
         standardize: bool = True,
+        ignore: ColumnNames | None = None,
+        categories: ColumnNames | None = None,
+        numbers: ColumnNames | None = None,
         ema: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
@@ -109,6 +120,9 @@ class ContinualClassifier(BaseContinualClassifier):
             hidden=hidden,
             network=network,
             standardize=standardize,
+            ignore=ignore,
+            categories=categories,
+            numbers=numbers,
             ema=ema,
             random_state=random_state,
             device=device,
@@ -117,7 +131,12 @@ class ContinualClassifier(BaseContinualClassifier):
         )
 
     def _choice(self) -> tuple[str, dict[str, Value]]:
-        return self.method, self.settings or {}
+        name, made_with = name_method(self.method)
+        return name, made_with | (self.settings or {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        name_method(state["method"])  # one of your own may be new to this process
+        super().__setstate__(state)
 
 
 class SNCLClassifier(BaseContinualClassifier):
@@ -177,6 +196,9 @@ class SNCLClassifier(BaseContinualClassifier):
         hidden: int | Sequence[int] = (100, 100),
         network: Network | None = None,
         standardize: bool = True,
+        ignore: ColumnNames | None = None,
+        categories: ColumnNames | None = None,
+        numbers: ColumnNames | None = None,
         ema: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
@@ -202,6 +224,9 @@ class SNCLClassifier(BaseContinualClassifier):
             hidden=hidden,
             network=network,
             standardize=standardize,
+            ignore=ignore,
+            categories=categories,
+            numbers=numbers,
             ema=ema,
             random_state=random_state,
             device=device,

@@ -27,7 +27,7 @@ from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
 from sncl.training.exporting import formats
 from sncl.training.exporting.formats import FORMATS
-from sncl.training.exporting.models import Predictor
+from sncl.training.exporting.models import RawPredictor
 from sncl.training.parallel import cores
 
 SPARSE = {"gates": "grow", "sparsity": "0.5"}
@@ -218,7 +218,9 @@ def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypat
     told = train(tmp_path / "told", "pnn", "seq-digits", {})
     assert "pnn predicts only when told the task" in fails(told, "--torch")
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
-    assert "an ONNX file needs onnx and onnxscript and onnxruntime: pip install sncl[export]" in fails(sparse)
+    assert "an ONNX file needs onnx and onnxscript and onnxruntime: pip install onnx onnxscript onnxruntime" in fails(
+        sparse
+    )
 
 
 def test_a_file_that_is_there_is_replaced_only_by_force(sncl: Sncl, sparse: Path, tmp_path: Path) -> None:
@@ -240,7 +242,7 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     for _, gate in gates(net):
         with torch.no_grad():
             gate.log_variance[::3] = 5.0
-    model = Predictor(view, prune(net, view.eval(images))).eval()
+    model = RawPredictor(view, prune(net, view.eval(images))).eval()
     exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images), "images", {}))
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():
@@ -301,5 +303,5 @@ def test_a_format_is_chosen_by_its_name_or_by_the_files(tmp_path: Path) -> None:
 
 def test_what_a_format_needs_is_said_in_the_librarys_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
-    with pytest.raises(SnclError, match=r"pip install sncl\[export\]; `torch` needs neither"):
+    with pytest.raises(SnclError, match=r"pip install onnx onnxscript onnxruntime; `torch` needs neither"):
         choose_format(None, None)
