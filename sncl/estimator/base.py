@@ -252,8 +252,6 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
                 for part in _batches(order, self.batch_size)
             ]
             loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
-            if not np.isfinite(loss):
-                raise Diverged(f"the loss became {loss}; use a smaller `lr` than {self.lr}")
             self._say(f"epoch {epoch + 1} of {epochs}: loss {loss:.4f}")
         if self.learner_.memory is not None:
             self._say(f"{len(self.learner_.memory)} of at most {self.learner_.memory.capacity} samples in memory")
