@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from sncl.runs.models import load
     from sncl.streams.build import build as stream
     from sncl.training.follow import follow
+    from sncl.training.items import Item, Late
     from sncl.training.learner import Learner
     from sncl.training.snapshot import Snapshot
 
 __version__ = "0.2.0"
 __all__ = [
     "ContinualClassifier",
+    "Item",
+    "Late",
     "Learner",
     "Memory",
     "Results",
@@ -51,6 +54,8 @@ __all__ = [
 # Loaded at first use, so that `import sncl` is light.
 _PUBLIC = {
     "ContinualClassifier": ("sncl.estimator.classifier", "ContinualClassifier"),
+    "Item": ("sncl.training.items", "Item"),
+    "Late": ("sncl.training.items", "Late"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
     "Results": ("sncl.interactive.results", "Results"),

@@ -24,6 +24,10 @@ class BadInput(SnclError, ValueError):
     """The same where scikit-learn is spoken, which expects a ``ValueError``."""
 
 
+class BadKind(SnclError, TypeError):
+    """The same for a value of a type that nothing can be learned from."""
+
+
 class Diverged(SnclError):
     """A run whose losses or weights are no numbers any more: its settings are to blame, not where it ran."""
 

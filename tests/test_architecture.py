@@ -232,6 +232,8 @@ MACHINE = re.compile(
     r"(?<![\w./-])/(?:wor[k]|roo[t]|op[t])\b|\.\./share[d]"
     r"|pypi\.or[g]|pythonhosted\.or[g]|download\.pytorch\.or[g]|(?:index-ur[l]|find-link[s])"
 )
+# How to get the right build of torch, and to install without a network: one page says it to users.
+INSTALLING = re.compile(r"--(?:index-ur[l] https://download\.pytorch\.or[g]/whl/\w+|find-link[s] wheels)")
 
 
 def project_files() -> list[Path]:
@@ -249,9 +251,28 @@ def test_nothing_names_a_machine_or_a_registry():
     for path in project_files():
         if named(path) == ".ci/run":
             continue
-        lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        lines = (INSTALLING.sub("", text) if named(path) == "docs/install.md" else text).splitlines()
         found += [f"{named(path)}:{number}" for number, line in enumerate(lines, 1) if MACHINE.search(line)]
     assert found == []
+
+
+# --- what is installed -------------------------------------------------------------------------------------------
+
+TOOLS = {"README.md", "build.mjs", "package.json", "package-lock.json"}  # to make a file that is packaged
+
+
+def test_files_beside_the_code_are_installed_with_it():
+    """A wheel has the Python files, and of the others those that the project names."""
+    named_by_package = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    packaged = {
+        path
+        for package, patterns in named_by_package.items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    there = {path for path in project_files() if path.is_relative_to(ROOT / "sncl") and path.suffix != ".py"}
+    assert {named(path) for path in there - packaged if path.name not in TOOLS} == set()
 
 
 # --- docstrings --------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def predict_command(
 
     The data that the run learned from are not needed. Prints CSV with a column `prediction`: names of classes.
     """
-    from sncl.prediction.answers import Score, answer
+    from sncl.prediction.answers import LabelScore, answer
     from sncl.prediction.sources import open_source
     from sncl.runs.models import load
 
@@ -54,7 +54,8 @@ def predict_command(
         source = open_source(path, preprocessing)
     for note in source.notes:
         say(f"note: {note}")
-    score, gathered = Score(), [] if as_json and file is None else None
+    score = LabelScore()
+    gathered: list[dict[str, Any]] | None = [] if as_json and file is None else None
     try:
         with counting_bar(err) as progress:
             bar = progress.add_task("predicting", total=source.rows, note="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -50,9 +49,13 @@ def serve_command(
     POST /predict and /learn, GET /metrics and /healthz; a page to try them at /. Needs the extra serve.
     """
     from sncl import serving
-    from sncl.serving.opening import open_model
 
-    serve = serving.serve
+    serve = serving.serve  # says what is not installed
+    from sncl.serving.opening import open_model
+    from sncl.serving.server import check_access, given_token
+
+    token = given_token(token)
+    check_access(host, token)
     opened = open_model(model, device)
     file = snapshot or opened.snapshot
     if file.exists() and file.resolve() != model.resolve():
@@ -61,7 +64,7 @@ def serve_command(
         opened.model,
         host=host,
         port=port,
-        token=token or os.environ.get("SNCL_TOKEN"),
+        token=token,
         snapshot=file,
         every=every,
         seconds=seconds,

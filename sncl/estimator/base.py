@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -10,14 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
+from sncl.estimator.exporting import ExportableEstimator
+from sncl.estimator.inputs import ColumnNames, GivenInputs
 from sncl.estimator.spec import LearnerSpec, Network, check_method
-from sncl.estimator.state import StatefulEstimator
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
 from sncl.training.exclusive import exclusive
@@ -25,7 +25,7 @@ from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
 
 
-class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier around a learner. Subclasses say which method it learns with."""
 
     def __init__(
@@ -39,6 +39,9 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         hidden: int | Sequence[int],
         network: Network | None,
         standardize: bool,
+        ignore: ColumnNames | None,
+        categories: ColumnNames | None,
+        numbers: ColumnNames | None,
         ema: float,
         random_state: Any,
         device: str,
@@ -53,6 +56,9 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         self.hidden = hidden
         self.network = network
         self.standardize = standardize
+        self.ignore = ignore
+        self.categories = categories
+        self.numbers = numbers
         self.ema = ema
         self.random_state = random_state
         self.device = device
@@ -69,10 +75,10 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
     def fit(self, X: Any, y: Any) -> Self:
         """Learn these samples from scratch, in ``epochs`` passes over all of them in random order."""
         X, y = self._validated(X, y, first=True)
-        self._start(X, np.unique(y))
+        X = self._start(X, np.unique(y))
         self._learn(X, y, self.epochs, shuffle=True)
         if self.learner_.method.needs_boundaries:
-            self.boundary(X, y)
+            self.learner_.boundary(self._spec.samples(X), self._targets(y))
         return self
 
     @exclusive
@@ -86,11 +92,15 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         if not first:
             self._check_usable()
         X, y = self._validated(X, y, first)
+        if not first:
+            self._check_kind(y)
         named = np.unique(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
         if first:
-            self._start(X, named)
+            X = self._start(X, named)
         else:
+            self._check_values(X)
             self._meet(named)
+            X = self._encoded(X, self.encoder_, learn=True)
         self._learn(X, y, 1, shuffle=False)
         return self
 
@@ -105,6 +115,8 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
             self.learner_.boundary()
         else:
             X, y = self._validated(X, y, first=False)
+            self._check_kind(y)
+            X = self._encoded(X, self.encoder_, learn=False)
             self._meet(np.unique(y))
             self.learner_.boundary(self._spec.samples(X), self._targets(y))
         return self
@@ -115,8 +127,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
         self._check_usable()
-        X = validate_data(self, _to_host(X), reset=False, **self._accepted())
-        logits = self.learner_.logits(self._spec.samples(X)).cpu().double()
+        logits = self.learner_.logits(self._samples(X)).cpu().double()
         probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
         return probabilities
 
@@ -133,23 +144,7 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
         labels: NDArray[Any] = self.classes_[likely]
         return labels
 
-    # --- inputs
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = self.network is not None
-        return tags
-
-    def _accepted(self) -> dict[str, Any]:
-        """What inputs may look like: a network of your own may take images."""
-        return {"allow_nd": self.network is not None, "dtype": "numeric"}
-
-    def _validated(self, X: Any, y: Any, first: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        X, y = validate_data(self, _to_host(X), _to_host(y), reset=first, **self._accepted())
-        check_classification_targets(y)
-        if not first:
-            self._check_kind(y)
-        return X, y
+    # --- labels
 
     def _check_kind(self, labels: NDArray[Any]) -> None:
         """Numbers among text would become text themselves."""
@@ -172,15 +167,21 @@ class BaseContinualClassifier(ClassifierMixin, StatefulEstimator):  # type: igno
 
     # --- the learner
 
-    def _start(self, X: NDArray[Any], classes: NDArray[Any]) -> None:
-        """Make a learner for inputs like these and the classes known so far."""
-        spec = self._specify(X, len(classes))
+    def _start(self, given: GivenInputs, classes: NDArray[Any]) -> NDArray[Any]:
+        """Make a learner for inputs like these, which are returned as numbers, and the classes known so far."""
+        encoder = self._encoder_for(given)
+        X = self._encoded(given, encoder, learn=True)
+        unscaled = () if encoder is None or not isinstance(given, dict) else np.flatnonzero(encoder.binary).tolist()
+        spec = replace(self._specify(X, len(classes)), unscaled=tuple(unscaled))
         learner, scale = spec.make()
         learner.prepare(spec.samples(X[:2]))
         _reach(learner, len(classes))
-        self._spec, self.learner_, self._scale = spec, learner, scale
+        self._spec, self.learner_, self._scale, self.encoder_ = spec, learner, scale, encoder
         self.classes_, self._outputs = classes, np.arange(len(classes))
         self._diverged = ""
+        for note in () if encoder is None else encoder.notes:
+            self._say(note)
+        return X
 
     def _specify(self, X: NDArray[Any], outputs: int) -> LearnerSpec:
         """The parameters as they are now, checked."""
@@ -257,11 +258,6 @@ def _reach(learner: Learner, outputs: int) -> None:
                 "an nn.Linear that could get more; name all `classes` at the first partial_fit"
             )
         learner.grow(outputs)
-
-
-def _to_host(value: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
 def _batches(order: Tensor, size: int) -> list[Tensor]:

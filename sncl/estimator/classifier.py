@@ -17,6 +17,7 @@ from typing import Any
 
 from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
+from sncl.estimator.inputs import ColumnNames
 from sncl.estimator.spec import Network
 from sncl.methods.constructor import OwnMethod
 from sncl.methods.own import name_method
@@ -51,6 +52,9 @@ class ContinualClassifier(BaseContinualClassifier):
     standardize : bool, default=True
         Standardise features to mean 0 and standard deviation 1 by what was seen so far. Images have one mean for each
         channel, the second axis. Samples in the memory are stored as they came.
+    ignore, categories, numbers : sequence of str or int, default=None
+        Columns of a table, by name or place, that are left out, or whose values are categories or numbers. Other
+        columns are understood by what they hold: numbers, texts (categories), truth values, dates; ids are left out.
     ema : float, default=0.0
         Predict with an exponential moving average of the weights with this decay (0.999: about a thousand steps). It
         forgets less on streams that change slowly; 0 predicts with the weights as they are.
@@ -69,6 +73,8 @@ class ContinualClassifier(BaseContinualClassifier):
         The labels met or named so far, sorted.
     learner_ : sncl.Learner
         What learns.
+    encoder_ : sncl.tables.TableEncoder or None
+        How the columns of a table become numbers; None where samples are images.
     n_features_in_, feature_names_in_
         Of the first samples, as usual.
 
@@ -95,6 +101,9 @@ class ContinualClassifier(BaseContinualClassifier):
         hidden: int | Sequence[int] = (100, 100),
         network: Network | None = None,
         standardize: bool = True,
+        ignore: ColumnNames | None = None,
+        categories: ColumnNames | None = None,
+        numbers: ColumnNames | None = None,
         ema: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
@@ -111,6 +120,9 @@ class ContinualClassifier(BaseContinualClassifier):
             hidden=hidden,
             network=network,
             standardize=standardize,
+            ignore=ignore,
+            categories=categories,
+            numbers=numbers,
             ema=ema,
             random_state=random_state,
             device=device,
@@ -184,6 +196,9 @@ class SNCLClassifier(BaseContinualClassifier):
         hidden: int | Sequence[int] = (100, 100),
         network: Network | None = None,
         standardize: bool = True,
+        ignore: ColumnNames | None = None,
+        categories: ColumnNames | None = None,
+        numbers: ColumnNames | None = None,
         ema: float = 0.0,
         random_state: Any = None,
         device: str = "cpu",
@@ -209,6 +224,9 @@ class SNCLClassifier(BaseContinualClassifier):
             hidden=hidden,
             network=network,
             standardize=standardize,
+            ignore=ignore,
+            categories=categories,
+            numbers=numbers,
             ema=ema,
             random_state=random_state,
             device=device,

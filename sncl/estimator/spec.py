@@ -46,11 +46,12 @@ class LearnerSpec:
     shape: tuple[int, ...]  # of one sample
     outputs: int  # of the network at first
     dtype: str  # of samples in the memory
+    unscaled: tuple[int, ...] = ()  # features that are 0 or 1 by their nature
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], network: Network | None) -> Self:
         """The inverse of :meth:`plain`."""
-        sizes = {name: tuple(plain[name]) for name in ("hidden", "shape")}
+        sizes = {name: tuple(plain.get(name, ())) for name in ("hidden", "shape", "unscaled")}
         return cls(**plain | sizes, network=network)
 
     def plain(self) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class LearnerSpec:
         example = torch.zeros((2, *self.shape), dtype=first.dtype, device=first.device)
         scale = None
         if self.standardize:
-            scale = RunningScale(self.shape[0], first.dtype, choose_device(self.device))
+            scale = RunningScale(self.shape[0], first.dtype, choose_device(self.device), self.unscaled)
         learner = Learner(
             net,
             make(self.method, self.settings),

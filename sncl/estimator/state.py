@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from sncl.errors import Diverged, SnclError
 from sncl.estimator.spec import LearnerSpec, Network
 from sncl.streams.standardisation import RunningScale
+from sncl.tables.encoder import TableEncoder
 from sncl.tensors.fields import Fields, under, within
 from sncl.training.checkpoint import pack, read_saved, unpack, write_checkpoint
 from sncl.training.exclusive import LOCK, Exclusive, exclusive
@@ -39,6 +40,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
     _spec: LearnerSpec
     _outputs: NDArray[np.int64]
     _scale: RunningScale | None
+    encoder_: TableEncoder | None = None  # also of one that was saved before there were encoders
     _diverged: str = ""  # why the learner is of no use any more
 
     @exclusive
@@ -57,7 +59,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         """A copy of what :meth:`save` writes: tensors, and plain data that says what they belong to."""
         self._check_usable()
         check_weights(self.learner_)
-        return self._state()
+        tensors, description = self._state()
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}, description
 
     @exclusive
     def snapshot(self) -> Self:
@@ -123,6 +126,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
             "outputs": self._outputs.tolist(),
             "features": self.n_features_in_,
             "names": None if names is None else names.tolist(),
+            "encoder": None if self.encoder_ is None else self.encoder_.to_json(),
             "device": self.learner_.device.type,
             "learner": self.learner_.description(),
         }
@@ -132,6 +136,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         """The inverse of :meth:`_state`, for an estimator whose parameters and ``_spec`` are there."""
         self.classes_ = np.asarray(description["classes"], dtype=description["labels"])
         self._outputs = np.asarray(description["outputs"], dtype=np.int64)
+        encoder = description.get("encoder")
+        self.encoder_ = None if encoder is None else TableEncoder.from_json(encoder)
         self.learner_, self._scale = self._spec.make()
         if self._scale is not None:
             self._scale.load(within("scale", tensors))
@@ -143,8 +149,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         with self.exclusively():
             state = {name: value for name, value in super().__getstate__().items() if name != LOCK}
             if "learner_" in state:
-                for name in ("learner_", "_scale", "classes_", "_outputs"):
-                    del state[name]
+                for name in ("learner_", "_scale", "classes_", "_outputs", "encoder_"):
+                    state.pop(name, None)
                 state["_packed"] = pack(*self._state())
             return state
 

@@ -24,7 +24,7 @@ class Answers(NamedTuple):
 
 
 @dataclass
-class Score:
+class LabelScore:
     """How many rows had a label and how many of those were predicted right; classes that the run does not know."""
 
     labelled: int = 0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.serving.models import Facts, ServedModel, View, facts_of, is_whole
-from sncl.serving.rows import as_array, by_name
+from sncl.serving.rows import as_array, as_table
 from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
 
@@ -34,6 +34,7 @@ class EstimatorView(View):
                 fits = isinstance(label, bool)
             case "i" | "u" | "f":
                 fits = is_whole(label) and (label >= 0 or self.kind != "u")
+                label = type(self.labels[0])(label) if fits else label  # 4.0 is 4
             case _:
                 fits = isinstance(label, str)
         return label if fits and (self.grows or label in self.labels) else None
@@ -71,6 +72,8 @@ class ServedEstimator(ServedModel):
 
 
 def samples(model: BaseContinualClassifier, rows: list[Any]) -> Any:
-    """Rows as an estimator takes them."""
+    """Rows as an estimator takes them: of a table, or numbers for a network that takes images."""
+    if model.encoder_ is None:
+        return as_array(rows, "float64")
     names = getattr(model, "feature_names_in_", None)
-    return as_array(by_name(rows, None if names is None else names.tolist()), "float64")
+    return as_table(rows, None if names is None else [str(name) for name in names])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sncl.errors import SnclError
 from sncl.runs.models import load
 from sncl.serving.models import ServedModel, View, facts_of, is_whole
-from sncl.serving.rows import as_array, as_parts
+from sncl.serving.rows import as_array, as_parts, as_table
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.inputs import MOST_NEW_OUTPUTS, short
@@ -58,14 +60,14 @@ class ServedLearner(ServedModel):
 
     def learn(self, rows: list[Any], labels: list[Any]) -> None:
         known = self.learner.preprocessing
-        if known is not None:
-            known.update(rows)
+        if known is not None and known.encoder is not None:
+            known.update(as_table(rows, list(known.encoder.columns)))
         y = torch.tensor(labels) if known is None else known.labels(labels)
         self.learner.learn(inputs(known, input_types(self.learner), rows), y)
 
     def state(self) -> tuple[Fields, dict[str, Any]]:
         with self.learner.exclusively():
-            return self.learner.state(), self.learner.description()
+            return self.learner.state(), deepcopy(self.learner.description())
 
     def restore(self, path: Path) -> None:
         if self.learner.origin is None:
@@ -89,9 +91,20 @@ def input_types(learner: Learner) -> dict[str, str]:
 def inputs(preprocessing: Any, dtypes: dict[str, str], rows: list[Any]) -> Any:
     """Rows as a learner takes them, whose inputs have these types."""
     if preprocessing is not None:
-        if isinstance(rows[0], dict):
-            return preprocessing.inputs(rows)
-        return preprocessing.inputs(as_array(rows, "uint8" if preprocessing.pixels else "float64"))
+        if preprocessing.encoder is not None:
+            return preprocessing.inputs(as_table(rows, list(preprocessing.encoder.columns)))
+        plain = _pixels(rows, preprocessing.shape) if preprocessing.pixels else as_array(rows, "float64")
+        return preprocessing.inputs(plain)
     if dtypes.keys() == {"x"}:
         return torch.from_numpy(as_array(rows, dtypes["x"]))
     return {name: torch.from_numpy(part) for name, part in as_parts(rows, dtypes).items()}
+
+
+def _pixels(rows: list[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Images as nested lists; those of one channel may come without it."""
+    found = as_array(rows, "uint8")
+    if shape[0] == 1 and found.shape[1:] == shape[1:]:
+        found = found[:, None]
+    if found.shape[1:] != shape:
+        raise SnclError(f"an image is nested lists of the shape {list(shape)}, not {list(found.shape[1:])}")
+    return found

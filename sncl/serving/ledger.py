@@ -13,7 +13,7 @@ from sncl.serving.refusals import RequestRefused, listed
 from sncl.training.follow import Score
 
 
-class Waiting(NamedTuple):
+class KeptPrediction(NamedTuple):
     """A row and what was predicted of it."""
 
     row: Any
@@ -28,7 +28,7 @@ class Ledger:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.waiting: OrderedDict[str, Waiting] = OrderedDict()  # the oldest first
+        self.waiting: OrderedDict[str, KeptPrediction] = OrderedDict()  # the oldest first
         self.score = Score()
         self.predicted = 0  # rows, kept or not
 
@@ -50,7 +50,7 @@ class Ledger:
     def add(self, ids: list[str], rows: list[Any], predictions: list[Any]) -> None:
         """Keep predictions until their labels come, or they are the oldest."""
         self.predicted += len(rows)
-        self.waiting.update(zip(ids, map(Waiting, rows, predictions), strict=True))
+        self.waiting.update(zip(ids, map(KeptPrediction, rows, predictions), strict=True))
         while len(self.waiting) > self.limit:
             self.waiting.popitem(last=False)
 
@@ -74,9 +74,9 @@ class Ledger:
 
     def load(self, lines: Iterable[bytes], score: list[float], predicted: int) -> None:
         """The inverse of :meth:`lines`; more than ``limit`` are cut down to the newest."""
-        read = [json.loads(line) for line in lines]
+        read = [json.loads(line) for line in lines if line]
         newest = read[max(len(read) - self.limit, 0) :]
-        self.waiting = OrderedDict((key, Waiting(row, guess)) for key, row, guess in newest)
+        self.waiting = OrderedDict((key, KeptPrediction(row, guess)) for key, row, guess in newest)
         labelled, right, *fading = score
         self.score = Score(int(labelled), int(right), *fading)
         self.predicted = predicted

@@ -54,7 +54,7 @@ class Teacher:
                 self.refused += 1
                 self.say(f"a request could not be learned: {what}")
             else:
-                self._fail(what)
+                self.fail(what)
 
     def look(self) -> None:
         """Let predictions see the model as it is now."""
@@ -66,8 +66,9 @@ class Teacher:
             try:
                 self.look()
             except SnclError as error:  # weights that are no numbers any more
-                self._fail(str(error))
+                self.fail(str(error))
 
-    def _fail(self, why: str) -> None:
+    def fail(self, why: str) -> None:
+        """From here on nothing is learned or stored."""
         self.failed = why
         self.say(f"learning has failed: {why}")

@@ -36,13 +36,15 @@ def as_parts(rows: list[Any], dtypes: dict[str, str]) -> dict[str, NDArray[Any]]
     return {name: as_array([row[name] for row in rows], dtype) for name, dtype in dtypes.items()}
 
 
-def by_name(rows: list[Any], names: list[str] | None) -> list[Any]:
-    """Objects as lists in the order of the names."""
-    if not isinstance(rows[0], dict):
+def as_table(rows: list[Any], names: list[str] | None) -> Any:
+    """Rows of a table: objects by column name, also of lists where there are names; else numbers or any values."""
+    if isinstance(rows[0], dict):
         return rows
-    if names is None:
-        raise SnclError("this model knows no names of columns: each row is a list of numbers")
-    for row in rows:
-        if row.keys() != set(names):
-            raise SnclError(f"each row is an object with the columns {', '.join(names)}")
-    return [[row[name] for name in names] for row in rows]
+    if len({len(row) for row in rows}) > 1:
+        raise SnclError("the rows are not all of one length")
+    if names is not None:
+        if len(rows[0]) != len(names):
+            raise SnclError(f"a row has the columns {', '.join(names)}: {len(names)} values, not {len(rows[0])}")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+    kinds = {type(value) for row in rows for value in row}
+    return as_array(rows, "float64") if kinds <= {int, float, bool} else np.array(rows, dtype=object)

@@ -41,7 +41,7 @@ def serve(
     Any other ``host`` than this machine's own needs a ``token``, which is also taken from ``$SNCL_TOKEN``. ``port`` 0
     is one that is free. ``say`` is told where it listens and what may be lost.
     """
-    token = token or os.environ.get(TOKEN) or None
+    token = given_token(token)
     check_access(host, token)
     listening = bound(host, port)
     with listening:
@@ -71,7 +71,13 @@ def serve(
         if service.teacher.failed:
             raise SnclError(f"learning has failed: {service.teacher.failed}")
         if snapshot is not None:
-            say(f"stored: {snapshot}")
+            whole = service.closing.is_set()  # else it was told twice, and had no time
+            say(f"stored: {snapshot}" if whole else f"ended at once; the journal beside {snapshot} keeps the rest")
+
+
+def given_token(token: str | None) -> str | None:
+    """The token that was given, or the one in the environment."""
+    return token or os.environ.get(TOKEN) or None
 
 
 def check_access(host: str, token: str | None) -> None:

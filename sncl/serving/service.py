@@ -245,7 +245,11 @@ class Service:
             self.changed.notify_all()
 
     def _take(self, mark: Mark) -> None:
-        state = self._state(mark.ledger, mark.number)
+        try:
+            state = self._state(mark.ledger, mark.number)
+        except SnclError as error:  # weights that are no numbers any more
+            self.teacher.fail(str(error))
+            return
         self.writers = [Thread(target=self._store_later, args=(state,))]
         self.writers[0].start()
 

@@ -7,6 +7,7 @@ standard deviation with every batch. Images of bytes are brought to the brightne
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -30,10 +31,18 @@ class RunningScale(Transform):
     has not varied so far is only centred. Samples of a memory are stored as they came and go through the same scale as
     new ones, whenever they were seen. Means and squares are joined in double precision, batch by batch
     (Chan, Golub and LeVeque, 1979), so a feature of 10^9 ± 1 keeps its digits; the result has the type ``dtype``.
+    Features that are 0 or 1 by their nature are ``unscaled``.
     """
 
-    def __init__(self, features: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        features: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        unscaled: Sequence[int] = (),
+    ) -> None:
         self.dtype = dtype
+        self.unscaled = torch.tensor(unscaled, dtype=torch.int64, device=device) if unscaled else None
         self.rows = torch.zeros((), dtype=torch.float64, device=device)
         self.mean = torch.zeros(features, dtype=torch.float64, device=device)
         self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
@@ -42,6 +51,8 @@ class RunningScale(Transform):
     def update(self, x: Tensor) -> None:
         """Include these samples. Tensors change in place."""
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
+        if self.unscaled is not None:
+            values = values.index_fill(1, self.unscaled, 0.0)  # so that their mean stays 0 and their factor 1
         mean = values.mean(0)
         total = self.rows + len(values)
         away = mean - self.mean

@@ -14,7 +14,7 @@ from sncl.tables.separated import refuse_unclear
 from sncl.tensors.room import require_memory
 
 BYTES_A_CELL = 8  # of a Parquet file, at least
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, NotImplementedError)
+NO_PARQUET = (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, NotImplementedError)
 
 
 def read_parquet(path: Path) -> tuple[Columns, list[str]]:
@@ -25,7 +25,7 @@ def read_parquet(path: Path) -> tuple[Columns, list[str]]:
         raise lacking("Parquet", "pyarrow") from error
     try:
         return arrow_columns(path, _arrow_table(path)), []
-    except (*UNREADABLE, pyarrow.ArrowException) as error:
+    except (*NO_PARQUET, pyarrow.ArrowException) as error:
         raise SnclError(f"{path} cannot be read as Parquet ({error})") from error
 
 

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from sncl.evaluation.accuracy import READOUTS, Readout, mean_recall, predicted
 from sncl.evaluation.by_class import confusion_counts
-from sncl.evaluation.collapse import TaskTest
+from sncl.evaluation.collapse import TaskTest, collapses
 from sncl.evaluation.metrics import Row, mean
 from sncl.networks.gating.attach import open_neurons, unmasked, variance_gates
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
+from sncl.training.finite import check_learned
 from sncl.training.learner import Learner
 
 Accuracies = dict[Readout, list[float | None]]
@@ -50,6 +51,7 @@ class Scores:
     open_by_task: list[float] = field(default_factory=list)
     seconds: float = 0.0
     best_recalls: list[float] = field(default_factory=list)
+    largest_loss: float = 0.0  # of the task that is learned now
     confusion: Tensor | None = field(default=None, init=False, repr=False, compare=False)
     packed: dict[Readout, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -81,7 +83,8 @@ class Scores:
 
     def description(self) -> dict[str, Any]:
         """All else, as plain data; it names the matrices in their order."""
-        plain = {name: getattr(self, name) for name in ("untrained", "open_by_task", "seconds", "best_recalls")}
+        named = ("untrained", "open_by_task", "seconds", "best_recalls", "largest_loss")
+        plain = {name: getattr(self, name) for name in named}
         return plain | {"matrices": dict.fromkeys(self.matrices)}
 
     @classmethod
@@ -135,6 +138,13 @@ def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
         recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
     confusion = confusion_counts(*(torch.cat(parts) for parts in zip(*main, strict=True)))
     return Assessment(rows, recalls, confusion)
+
+
+def check_task(scores: Scores, learner: Learner, tests: list[TaskTest], task: int) -> None:
+    """Refuse a task that has just ended and diverged; the next one starts without large losses."""
+    own = (each for each in collapses(scores.best_recalls, tests) if each.task > task)
+    check_learned(max(scores.largest_loss, learner.watch.largest), next(own, None))
+    scores.largest_loss = learner.watch.largest = 0.0
 
 
 def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:

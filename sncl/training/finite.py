@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from sncl.errors import Diverged
+from sncl.evaluation.collapse import Collapse
 from sncl.tensors.fields import Fields
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
 
 STEPS_AT_ONCE = 50  # whose losses are looked at together on a GPU: a run that diverges goes on no longer than that
+
+LOST = 2.0**24  # a loss to which single precision can add no 1 any more
 
 
 def check_finite(kind: str, values: Fields, step: int) -> None:
@@ -83,6 +86,17 @@ def _on_host(values: list[Tensor]) -> list[float]:
         return [value.item() for value in values]
     numbers: list[float] = torch.stack(values).tolist()
     return numbers
+
+
+def check_learned(largest: float, collapsed: Collapse | None) -> None:
+    """Raise :class:`Diverged` for a task that was not learned and whose loss once was beyond what single precision can
+    tell apart: dead neurons may make it small again."""
+    if collapsed is not None and largest >= LOST:
+        raise Diverged(
+            f"the loss rose to {largest:.1e} in task {collapsed.task}, and the task was not learned (mean recall "
+            f"{collapsed.recall:.1f} %, chance {collapsed.chance:.1f} %); use a smaller `lr` or smaller weights of the "
+            "losses; what was stored before is untouched"
+        )
 
 
 def check_logits(learner: Learner, logits: Tensor) -> None:

@@ -11,25 +11,27 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
 from sncl.errors import Diverged, SnclError
-from sncl.tensors.fields import Fields, Inputs, picked
-from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, write_checkpoint
+from sncl.tensors.fields import Fields, under, within
+from sncl.training.answering import learn_late, predict_and_learn
+from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.finite import check_weights
-from sncl.training.items import item_batch, item_parts, whole_labels
+from sncl.training.items import Late, as_item, item_batch
 from sncl.training.learner import Learner
+from sncl.training.locking import locked, real_file
+from sncl.training.pending import DAMAGED, LateCount, Waiting
 from sncl.training.state import tensors_of
 
+PENDING = 10_000  # samples that may wait for their labels, unless told otherwise
 SECONDS = 60.0  # between snapshots, unless told otherwise
 FADING = 0.99  # how much less each earlier sample counts in the recent accuracy
 
@@ -79,7 +81,8 @@ class Answer(NamedTuple):
     the same where each sample counts a hundredth less than the one behind it; None while no label has come. ``losses``
     are those of the training step, empty where nothing was labelled. ``position`` is behind this batch, and ``stored``
     says whether a snapshot holds it already. ``refused`` is why nothing was predicted or learned, where bad batches are
-    skipped.
+    skipped. ``late`` counts the samples that wait for their labels. Behind :class:`Late` labels, ``predicted`` is what
+    was predicted of their samples when these came.
     """
 
     predicted: Tensor
@@ -89,6 +92,7 @@ class Answer(NamedTuple):
     position: Position
     stored: bool
     refused: SnclError | None = None
+    late: LateCount = LateCount()
 
 
 LiveSource = Iterable[Any] | Callable[[Position], Iterable[Any]]
@@ -102,11 +106,17 @@ def follow(
     every: int | None = None,
     seconds: float | None = None,
     skip_bad: bool = False,
+    pending: int = PENDING,
 ) -> Iterator[Answer]:
     """Predict and learn what ``source`` yields, one :class:`Answer` for each item.
 
     An item is ``(x, y)``, ``(x, y, token)`` or ``x`` alone; ``x`` is a batch, or a single sample if ``y`` is one label.
     Samples without a label are only predicted: ``y`` is None, or negative or NaN for each of them.
+
+    Labels that come later belong to ids: ``Item(x, ids=ids)``, then ``Late(ids, y)``. The prediction that was made then
+    counts for the accuracy, and the samples are learned when their labels come. At most ``pending`` samples wait for
+    theirs, in the snapshot, too; the oldest are forgotten and counted. Without ids, a labelled sample whose very inputs
+    came before without a label is scored by what was predicted then.
 
     ``snapshot`` is a file that is written every so many batches (``every``), after so many ``seconds`` (60, if neither
     is given), and at the end; if it exists, the learner goes on from there. A process that is killed loses what came
@@ -125,22 +135,30 @@ def follow(
         raise SnclError(f"a snapshot is written every 1 or more batches, not every {every}")
     if seconds is not None and not seconds >= 0:
         raise SnclError(f"seconds between snapshots are 0 or more, not {seconds}")
+    if type(pending) is not int or pending < 0:
+        raise SnclError(f"`pending` is how many samples may wait for their labels, 0 or more, not {pending!r}")
     if every is None and seconds is None:
         seconds = SECONDS
-    path = None if snapshot is None else _real(Path(snapshot))
-    return _followed(learner, source, path, every or math.inf, seconds, skip_bad)
+    path = None if snapshot is None else real_file(Path(snapshot))
+    return _followed(learner, source, path, every or math.inf, seconds, skip_bad, Waiting(pending))
 
 
 def _followed(
-    learner: Learner, source: LiveSource, path: Path | None, every: float, seconds: float | None, skip_bad: bool
+    learner: Learner,
+    source: LiveSource,
+    path: Path | None,
+    every: float,
+    seconds: float | None,
+    skip_bad: bool,
+    waiting: Waiting,
 ) -> Iterator[Answer]:
-    with nullcontext() if path is None else _locked(path):
-        position, score = (Position(), Score()) if path is None else _restored(learner, path)
-        snapshots = _Snapshots(learner, path, every, seconds, position)
+    with nullcontext() if path is None else locked(path):
+        position, score = (Position(), Score()) if path is None else _restored(learner, path, waiting)
+        snapshots = _Snapshots(learner, path, every, seconds, position, waiting)
         try:
             for item in source if isinstance(source, Iterable) else source(position):
                 with learner.exclusively():  # no other thread learns between a prediction and its snapshot
-                    answer, score = _answer(learner, item, position, score, skip_bad)
+                    answer, score = _answer(learner, item, position, score, waiting, skip_bad)
                     position = answer.position
                     snapshots.reach(position, score)
                 yield answer._replace(stored=position is snapshots.stored)
@@ -148,33 +166,28 @@ def _followed(
             snapshots.end()
 
 
-def _answer(learner: Learner, item: Any, position: Position, score: Score, skip_bad: bool) -> tuple[Answer, Score]:
+def _answer(
+    learner: Learner, item: Any, position: Position, score: Score, waiting: Waiting, skip_bad: bool
+) -> tuple[Answer, Score]:
     """Predict and learn one item: its answer, and the score with it."""
     count, token, refused, steps = 0, None, None, learner.steps
     predicted, losses = torch.zeros(0, dtype=torch.int64), Fields()
     try:
-        x, y, token = item_parts(item)
-        x, y = item_batch(learner, x, y)
-        count = len(y)
-        predicted, losses, score = _predict_and_learn(learner, x, y, score)
+        given = as_item(item)
+        token = given.token
+        if isinstance(given, Late):
+            predicted, losses, hits = learn_late(learner, given, waiting)
+        else:
+            x, y = item_batch(learner, given.x, given.y)
+            count = len(y)
+            predicted, losses, hits = predict_and_learn(learner, x, y, given.ids, waiting)
+        score = score.after(hits)
     except SnclError as error:
         if not skip_bad or isinstance(error, Diverged) or learner.interrupted or learner.steps != steps:
             raise
         refused = error
     passed = Position(position.batches + 1, position.rows + count, position.token if token is None else token)
-    return Answer(predicted, score.accuracy, score.recent, losses, passed, False, refused), score
-
-
-def _predict_and_learn(learner: Learner, x: Inputs, y: Tensor, score: Score) -> tuple[Tensor, Fields, Score]:
-    """Predict a batch and learn what is labelled of it: predictions, losses and the score with this batch."""
-    learner.prepare(x)
-    predicted = learner.predict(x)
-    known = (y >= 0).nonzero()[:, 0]  # NaN is not
-    if not len(known):
-        return predicted, {}, score
-    labels = whole_labels(y[known])
-    losses = learner.learn(x if len(known) == len(y) else picked(x, known), labels)
-    return predicted, losses, score.after((predicted.cpu()[known] == labels).double())
+    return Answer(predicted, score.accuracy, score.recent, losses, passed, False, refused, waiting.count()), score
 
 
 class _Snapshots:
@@ -185,9 +198,16 @@ class _Snapshots:
     """
 
     def __init__(
-        self, learner: Learner, path: Path | None, every: float, seconds: float | None, position: Position
+        self,
+        learner: Learner,
+        path: Path | None,
+        every: float,
+        seconds: float | None,
+        position: Position,
+        waiting: Waiting,
     ) -> None:
         self.learner, self.path, self.every, self.seconds = learner, path, every, seconds
+        self.waiting = waiting
         self.reached = self.stored = position
         self.steps = learner.steps  # of the learner at the position reached
         self.score = Score()
@@ -211,37 +231,11 @@ class _Snapshots:
         if self.path is not None and self.learner.signature.example:  # nothing to store while all batches were bad
             self.failed = True
             with self.learner.exclusively():
-                _store(self.learner, self.path, self.reached, self.score)
+                _store(self.learner, self.path, self.reached, self.score, self.waiting)
             self.stored_at, self.stored, self.failed = time.monotonic(), self.reached, False
 
 
-def _real(path: Path) -> Path:
-    """The file itself, of which every other name is a link: there is one lock for all of them."""
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError) as error:
-        raise SnclError(f"cannot write {path}: {error}") from error
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes from following with the same file, and clear away what a killed one had begun to write."""
-    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0, thread_local=False)  # closed by any thread
-    try:
-        make_folder(path.parent)
-        lock.acquire()
-        remove_parts(path.parent, re.escape(path.name))
-    except Timeout as error:
-        raise SnclError(f"another process follows a stream with {path}; wait for it or name another file") from error
-    except OSError as error:
-        raise SnclError(f"cannot write beside {path}: {error.strerror or error}") from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
+def _restored(learner: Learner, path: Path, waiting: Waiting) -> tuple[Position, Score]:
     if not path.exists():
         return Position(), Score()
     tensors, description = read_checkpoint(path)
@@ -254,15 +248,21 @@ def _restored(learner: Learner, path: Path) -> tuple[Position, Score]:
         )
     learner.restore(tensors, description)
     followed = description["follow"]
+    if "waiting" in followed:  # older snapshots have nothing of that
+        try:
+            waiting.load(within("waiting", tensors), followed["waiting"])
+        except (SnclError, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise SnclError(DAMAGED) from error
     return Position(*followed["position"]), Score(*followed["score"])
 
 
-def _store(learner: Learner, path: Path, position: Position, score: Score) -> None:
+def _store(learner: Learner, path: Path, position: Position, score: Score, waiting: Waiting) -> None:
     check_weights(learner)
-    followed = {"position": position, "score": score}
+    followed = {"position": position, "score": score, "waiting": waiting.description()}
     try:
         json.dumps(followed)
     except (TypeError, ValueError) as error:
         what = type(position.token).__name__
         raise SnclError(f"a token is something JSON can hold, such as a text or a number, not {what}") from error
-    write_checkpoint(path, tensors_of(learner), {**learner.description(), "follow": followed})
+    tensors = tensors_of(learner) | under("waiting", waiting.tensors())
+    write_checkpoint(path, tensors, {**learner.description(), "follow": followed})

@@ -27,6 +27,7 @@ from sncl.training.evaluate import (
     Scores,
     accuracies,
     assessed,
+    check_task,
     learned_after,
     open_fraction,
     task_tests,
@@ -193,6 +194,7 @@ class StreamRun:
         found, fraction = assessed(learner, stream, tested_after(stream, task)), open_fraction(learner)
         learned = learned_after(stream, task)
         self.scores.add(found, learned, fraction)
+        check_task(self.scores, learner, self.tests, task)
         inside = diagnostics(learner, stream, learned, last=task == stream.tasks - 1)
         self.news = Evaluation(self.scores.last(learned), inside, self._collapsed(task))
         self.log.write(
@@ -248,6 +250,7 @@ class StreamRun:
     def _save(self, next_place: Place) -> None:
         """Write the checkpoint; what it refers to is on the disk before it is."""
         self.scores.seconds = self.earlier + time.monotonic() - self.begun
+        self.scores.largest_loss = max(self.scores.largest_loss, self.learner.watch.largest)
         if self.board is not None:
             self.board.flush()
         description = {

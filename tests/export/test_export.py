@@ -27,7 +27,7 @@ from sncl.runs.result import RESULT
 from sncl.streams.transforms import CropFlip
 from sncl.training.exporting import formats
 from sncl.training.exporting.formats import FORMATS
-from sncl.training.exporting.models import Predictor
+from sncl.training.exporting.models import RawPredictor
 from sncl.training.parallel import cores
 
 SPARSE = {"gates": "grow", "sparsity": "0.5"}
@@ -242,7 +242,7 @@ def test_a_resnet_with_its_normalisation(form: str) -> None:
     for _, gate in gates(net):
         with torch.no_grad():
             gate.log_variance[::3] = 5.0
-    model = Predictor(view, prune(net, view.eval(images))).eval()
+    model = RawPredictor(view, prune(net, view.eval(images))).eval()
     exported = FORMATS[form].load(FORMATS[form].make(model, torch.zeros_like(images), "images", {}))
     more = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8)
     with torch.no_grad():

@@ -1,26 +1,17 @@
 """A report in a real browser: it draws, answers, follows the reader's theme and window, and asks for nothing."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from browsers import NEEDS_BROWSER, started_browser
 
 from sncl.report import write_report
 
-webdriver = pytest.importorskip("selenium.webdriver")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromium-driver"),
-]
-FLAGS = [
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--window-size=1200,900"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
-]
+pytest.importorskip("selenium.webdriver")
+pytestmark = [pytest.mark.slow, NEEDS_BROWSER]
 HOSTILE = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1"><a href="javascript:1">'
 ACCURACY = "document.querySelector('#figure-accuracy .plot')"
 
@@ -63,18 +54,8 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    """A browser with a profile of its own, which it may still be writing to when it has been told to go."""
-    with TemporaryDirectory(prefix="sncl-browser-", ignore_cleanup_errors=True) as profile:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(CHROMIUM)
-        for flag in (*FLAGS, f"--user-data-dir={profile}", "data:,"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        started = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
-        try:
-            yield started
-        finally:
-            started.quit()
+    with started_browser() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_clear_errors(tmp_path: Path) -> None:
     with pytest.raises(SnclError, match="0 or more, not -1"):
         follow(learner(), [], snapshot=path, seconds=-1)
     for item, said in (
-        ("text", r"\(x, y\), \(x, y, token\) or x alone, not str"),
+        ("text", r"\(x, y\), \(x, y, token\), x alone, an Item or a Late, not str"),
         ((x, "text"), "inputs and labels are tensors, arrays or numbers, not str"),
         ((x, y + 0.5), "labels are whole numbers"),
         ((x, y[:3]), "same number of rows"),

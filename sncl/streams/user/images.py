@@ -61,28 +61,28 @@ def decode_images(folder: Path, paths: Sequence[Path], size: int | None, progres
 
 def decode_like(paths: Sequence[Path], shape: tuple[int, int, int], resize: bool) -> Pixels:
     """Images as they are decoded for a run of this shape; without ``resize``, those of another size are refused."""
-    above = Path(os.path.commonpath([path.absolute().parent for path in paths]))
     files = [path.absolute() for path in paths]
+    above = Path(os.path.commonpath([path.parent for path in files]))
     headers = read_headers(above, files)
     if not resize:
-        _, height, width = shape
-        sizes = upright_sizes(above, headers)
-        other = next((path for path, size in sizes.items() if size != (width, height)), None)
-        if other is not None:
-            found = " x ".join(map(str, sizes[other]))
+        refuse_other_sizes(upright_sizes(above, headers), shape)
+    costs = [headers[path].cost + math.prod(shape) for path in files]
+    images: list[Pixels] = []
+    for block in in_blocks(lambda path: (path, _pixels(path, shape)), files, costs):
+        refuse(above, {path: why for path, why in block if isinstance(why, str)})
+        images += [image for _, image in block if not isinstance(image, str)]
+    return np.stack(images)
+
+
+def refuse_other_sizes(sizes: dict[Path, tuple[int, int]], shape: tuple[int, int, int]) -> None:
+    """Refuse an image that a run of this shape would have to resize."""
+    _, height, width = shape
+    for path, size in sizes.items():
+        if size != (width, height):
             raise SnclError(
-                f"{other} is an image of {found} pixels, and the run learned from {width} x {height}; it was made "
-                "without `size`, so images are not resized"
+                f"{path} is an image of {size[0]} x {size[1]} pixels, and the run learned from {width} x {height}; it "
+                "was made without `size`, so images are not resized"
             )
-    found = dict(
-        each
-        for block in in_blocks(
-            lambda path: (path, _pixels(path, shape)), files, [headers[path].cost + math.prod(shape) for path in files]
-        )
-        for each in block
-    )
-    refuse(above, {path: why for path, why in found.items() if isinstance(why, str)})
-    return np.stack([found[path] for path in files])
 
 
 def key(folder: Path, paths: Sequence[Path]) -> str:

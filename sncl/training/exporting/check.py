@@ -13,7 +13,7 @@ def other_predictions(expected: Tensor, found: Tensor) -> int:
     """For how many samples another class is predicted than expected, ties aside."""
     best = expected.amax(1)
     behind = best - expected.gather(1, found.argmax(1, keepdim=True))[:, 0]
-    return int((~(behind <= TIE * best.abs().clamp(min=1))).sum())
+    return int((found.isnan().any(1) | ~(behind <= TIE * best.abs().clamp(min=1))).sum())
 
 
 def refuse_other_predictions(wrong: int, samples: int, difference: float) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLE_SIZE = 3  # a number of samples that nothing else in a network has
 
 
-class Predictor(nn.Module):
+class RawPredictor(nn.Module):
     """Raw samples to logits: standardised where a ``scale`` is given, transformed, and through the network.
 
     ``outputs`` are those that count, in their order; None: all.
@@ -70,9 +70,9 @@ class Models:
     a network without sparsity has. Without gates it is ``small``.
     """
 
-    trained: Predictor
-    small: Predictor
-    dense: Predictor
+    trained: RawPredictor
+    small: RawPredictor
+    dense: RawPredictor
     pruned: Pruned
 
 
@@ -97,8 +97,8 @@ def make_models(learner: Learner, name: str, outputs: Tensor | None = None) -> M
         found, small = Pruned(trained, {}, 0.0), trained
     whole = without_gates(net.body, seen) if found.layers else small
 
-    def predictor(each: nn.Module) -> Predictor:
-        return Predictor(transform, each, scale, outputs).eval()
+    def predictor(each: nn.Module) -> RawPredictor:
+        return RawPredictor(transform, each, scale, outputs).eval()
 
     smaller = predictor(small)
     return Models(predictor(trained), smaller, smaller if whole is small else predictor(whole), found)
@@ -118,10 +118,11 @@ def check_exportable(learner: Learner, name: str) -> None:
 
 def _on_host(transform: Transform) -> Transform:
     """A copy that stays as it is now."""
-    if not isinstance(transform, RunningScale):
-        return deepcopy(transform)
-    twin = RunningScale(len(transform.mean), transform.dtype)
-    twin.load({name: value.cpu() for name, value in transform.state().items()})
+    twin = deepcopy(transform)
+    if isinstance(twin, RunningScale):
+        for name, value in vars(twin).items():
+            if isinstance(value, Tensor):
+                setattr(twin, name, value.cpu())
     return twin
 
 
