@@ -68,12 +68,17 @@ def group_rows(groups: Sequence[RunGroup]) -> Rows:
     return rows
 
 
-def summary_table(groups: Sequence[RunGroup]) -> tuple[list[str], list[list[str]], str | None]:
-    """The table of ``sncl train``, and what stands below it."""
-    several = [
+def seed_groups(groups: Sequence[RunGroup]) -> list[SeedGroup]:
+    """The same groups without their files."""
+    return [
         SeedGroup(each.stream, each.method, each.memory, tuple(run.result for run in each.runs), each.title)
         for each in groups
     ]
+
+
+def summary_table(groups: Sequence[RunGroup]) -> tuple[list[str], list[list[str]], str | None]:
+    """The table of ``sncl train``, and what stands below it."""
+    several = seed_groups(groups)
     results = [result for each in several for result in each.results]
     return *results_table(results, several), footnote(results)
 
