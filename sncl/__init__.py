@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sncl.errors import SnclError
     from sncl.estimator.classifier import ContinualClassifier, SNCLClassifier
+    from sncl.interactive.experiments import run
+    from sncl.interactive.results import Results, results
     from sncl.memory.memory import Memory
+    from sncl.methods.own import add_method
     from sncl.networks.gating.attach import attach_gates
     from sncl.networks.pruning.prune import prune
     from sncl.runs.models import load
@@ -34,13 +37,17 @@ __all__ = [
     "Late",
     "Learner",
     "Memory",
+    "Results",
     "SNCLClassifier",
     "Snapshot",
     "SnclError",
+    "add_method",
     "attach_gates",
     "follow",
     "load",
     "prune",
+    "results",
+    "run",
     "stream",
 ]
 
@@ -51,15 +58,20 @@ _PUBLIC = {
     "Late": ("sncl.training.items", "Late"),
     "Learner": ("sncl.training.learner", "Learner"),
     "Memory": ("sncl.memory.memory", "Memory"),
+    "Results": ("sncl.interactive.results", "Results"),
     "SNCLClassifier": ("sncl.estimator.classifier", "SNCLClassifier"),
     "SnclError": ("sncl.errors", "SnclError"),
     "Snapshot": ("sncl.training.snapshot", "Snapshot"),
+    "add_method": ("sncl.methods.own", "add_method"),
     "attach_gates": ("sncl.networks.gating.attach", "attach_gates"),
     "follow": ("sncl.training.follow", "follow"),
     "load": ("sncl.runs.models", "load"),
     "prune": ("sncl.networks.pruning.prune", "prune"),
+    "results": ("sncl.interactive.results", "results"),
+    "run": ("sncl.interactive.experiments", "run"),
     "stream": ("sncl.streams.build", "build"),
 }
+_NEEDED_HERE = {"TYPE_CHECKING", "Any", "annotations", "import_module", "_NEEDED_HERE", "_PUBLIC"}
 
 
 def __getattr__(name: str) -> Any:
@@ -67,3 +79,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sncl' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - _NEEDED_HERE)

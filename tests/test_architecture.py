@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def folders(root: Path) -> set[str]:
 
 def test_nothing_is_loose_in_the_package():
     loose = {path.name for path in (ROOT / "sncl").iterdir() if path.is_file() and path.suffix != ".toml"}
-    assert loose == {"__init__.py", "errors.py", "py.typed"}
+    assert loose == {"__init__.py", "__main__.py", "errors.py", "py.typed"}
 
 
 def test_tests_mirror_the_package():
@@ -134,6 +135,24 @@ def says_options(text: str) -> Iterator[int]:
 def test_the_library_speaks_of_arguments_not_of_options():
     library = [path for path in SOURCES if "cli" not in path.relative_to(ROOT).parts]
     assert [f"{named(path)}:{line}" for path in library for line in says_options(path.read_text("utf-8"))] == []
+
+
+def test_what_is_missing_is_installed_by_its_own_name():
+    """Another project has the name sncl on PyPI, so an extra of ours cannot be installed from there."""
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    assert [named(path) for path in (*SOURCES, *pages) if "pip install sncl" in path.read_text("utf-8")] == []
+
+
+def test_every_package_that_is_asked_for_belongs_to_an_extra():
+    asked = {
+        name
+        for path in SOURCES
+        for call in re.findall(r"lacking\(([^()]*(?:\([^()]*\))?[^()]*)\)", path.read_text("utf-8"))
+        for name in re.findall(r', "([\w-]+)"', call)
+    }
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert asked >= {"pyarrow", "tensorboard", "matplotlib", "optuna"}
+    assert asked <= {package for name, packages in extras.items() if name != "dev" for package in packages}
 
 
 def test_options_are_noticed_in_strings_only():
@@ -213,6 +232,8 @@ MACHINE = re.compile(
     r"(?<![\w./-])/(?:wor[k]|roo[t]|op[t])\b|\.\./share[d]"
     r"|pypi\.or[g]|pythonhosted\.or[g]|download\.pytorch\.or[g]|(?:index-ur[l]|find-link[s])"
 )
+# How to get the right build of torch, and to install without a network: one page says it to users.
+INSTALLING = re.compile(r"--(?:index-ur[l] https://download\.pytorch\.or[g]/whl/\w+|find-link[s] wheels)")
 
 
 def project_files() -> list[Path]:
@@ -230,9 +251,28 @@ def test_nothing_names_a_machine_or_a_registry():
     for path in project_files():
         if named(path) == ".ci/run":
             continue
-        lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        lines = (INSTALLING.sub("", text) if named(path) == "docs/install.md" else text).splitlines()
         found += [f"{named(path)}:{number}" for number, line in enumerate(lines, 1) if MACHINE.search(line)]
     assert found == []
+
+
+# --- what is installed -------------------------------------------------------------------------------------------
+
+TOOLS = {"README.md", "build.mjs", "package.json", "package-lock.json"}  # to make a file that is packaged
+
+
+def test_files_beside_the_code_are_installed_with_it():
+    """A wheel has the Python files, and of the others those that the project names."""
+    named_by_package = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    packaged = {
+        path
+        for package, patterns in named_by_package.items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    there = {path for path in project_files() if path.is_relative_to(ROOT / "sncl") and path.suffix != ".py"}
+    assert {named(path) for path in there - packaged if path.name not in TOOLS} == set()
 
 
 # --- docstrings --------------------------------------------------------------------------------------------------

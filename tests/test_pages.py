@@ -36,6 +36,7 @@ class Page(NamedTuple):
 
 
 KNOWN = {
+    "adding_a_method": Page(says=("LouderReplay",)),
     "any_network": Page(
         slow=True, says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")
     ),
@@ -55,6 +56,24 @@ KNOWN = {
     ),
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
+    ),
+    "using_a_model": Page(
+        slow=True,
+        needs=("onnx", "onnxruntime"),
+        says=(r"^prediction$", r'"accuracy": \d'),
+        leaves=("answers.csv", "runs/flowers/model.pt2", "iris.onnx", "flowers.pt2"),
+    ),
+    "python": Page(
+        slow=True,
+        needs=("pandas", "matplotlib"),
+        says=(r"^seq-digits  SNCL ", r"^5 Result\("),
+        leaves=("accuracy.png", "report.html"),
+    ),
+    "tutorial": Page(
+        slow=True,
+        needs=("onnx", "onnxruntime"),
+        says=(r"^seq-digits +SNCL +100 +1 +9\d", r"\['plum', 'lemon'\]", r"DER\+\+ .*\d", r"\['plum' 'apple'\]"),
+        leaves=("report.html", "answers.csv", "fruit.onnx"),
     ),
     "tuning": Page(slow=True, needs=("optuna",), leaves=("runs/tune-seq-digits-er-100.toml",)),
 }
@@ -92,7 +111,7 @@ def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
 
 
 def test_pages_for_users_have_something_to_run() -> None:
-    assert {"README", "estimator", "user_data", "report", "tuning"} <= set(RUNNING)
+    assert {"README", "estimator", "install", "report", "tuning", "tutorial", "user_data"} <= set(RUNNING)
     assert len(blocks(RUNNING["estimator"])) > 5
     assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["user_data"], ("console",))) >= 10
 

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from sncl.evaluation.metrics import average, backward_transfer, forgetting
+from sncl.runs.summary import READOUT_TITLES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
@@ -54,3 +55,12 @@ def test_the_matrix_and_its_measures_are_those_of_the_run() -> None:
     assert [[float(cell) if cell.strip() else None for cell in row.split("|")] for row in rows] == matrix
     for value in (average(matrix), forgetting(matrix), backward_transfer(matrix)):
         assert f"| {value:.2f} |" in PAGE
+
+
+def test_the_glossary_is_in_order_and_has_the_words_of_results() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", PAGE.split("## Glossary")[1], re.MULTILINE)[2:]
+    words = [word.casefold() for word in rows]
+    assert words == sorted(set(words))
+    told = {each for word in words for each in word.split(", ")}
+    columns = {"stream", "method", "memory", "seed", "forgetting", "open fraction", "accuracy matrix", "bwt", "fwt"}
+    assert columns | {title.casefold() for title in READOUT_TITLES.values()} <= told

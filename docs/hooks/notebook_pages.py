@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-LINK = re.compile(r"(\]\((?:[^)\s]*/)?notebooks/\w+)\.ipynb(?=[)#])")  # to a notebook, in Markdown
+LINK = re.compile(r"(\]\([^)\s:]+)\.ipynb(?=[)#])")  # to a notebook of the project, in Markdown
 PICTURES = {"image/svg+xml": "svg", "image/png": "png"}
 ATTRIBUTES = re.compile(r"<(table|tr|div)\b[^>]*>")
 TOP = """\

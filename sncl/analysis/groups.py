@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS
+from sncl.methods.table import method_title
 from sncl.runs.experiment import deciding, decision
 from sncl.runs.loading import Trained
 from sncl.runs.summary import mean_std
@@ -61,7 +61,7 @@ def distinct(experiments: Sequence[dict[str, Any]]) -> list[str]:
     for ours in flat:
         same = [other for other in flat if other["method"] == ours["method"]]
         keys = [key for key in ours if len({str(other.get(key)) for other in same}) > 1]
-        title = METHODS[ours["method"]].title
+        title = method_title(ours["method"])
         titles.append(" ".join([title, *(f"{key}={ours[key]}" for key in keys)]))
     return titles
 

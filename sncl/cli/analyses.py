@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sncl.cli.completion import complete_run
 from sncl.cli.console import err, say
 from sncl.cli.options import (
     DataOption,
@@ -152,7 +153,9 @@ def analyze_sparsity(
 
 
 def analyze_capacity(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders, or folders that hold run folders", autocompletion=complete_run)
+    ],
     file: OutOption = None,
     picture: PictureOption = None,
     as_json: JsonOption = False,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sncl.cli.console import err, say
 from sncl.cli.options import names, pairs
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
+    from sncl.runs.choosing import Chosen
     from sncl.runs.experiment import Experiment
-    from sncl.streams.user.data import UserData
 
 RENAMED = {
     "average": "ema",
@@ -20,31 +23,20 @@ RENAMED = {
 }
 
 
-class Chosen(NamedTuple):
-    """The stream that options name, what is known of it where it is the user's, and settings from `--set`."""
+def tell(chosen: Chosen, experiment: Experiment) -> None:
+    """Say how the user's data were understood and what is done with them, by default or by choice."""
+    for line in chosen.lines(experiment):
+        say(line)
 
-    stream: str
-    user_data: UserData | None
-    settings: dict[str, str]
-    notes: list[str]
 
-    def tell(self, experiment: Experiment) -> None:
-        """Say how the user's data were understood and what is done with them, by default or by choice."""
-        for note in self.notes:
-            say(f"{self.stream}: {note}")
-        if self.user_data is not None:
-            tasks = f"{experiment.tasks} task{'s' if experiment.tasks > 1 else ''}"
-            split = ""
-            if "split" in experiment.settings:
-                parts, together = map(int, str(experiment.settings["split"]).split("x"))
-                split = f" (split {parts}x{together}"
-                if parts * together > self.user_data.classes:
-                    split += f", the last of {self.user_data.classes - (parts - 1) * together}"
-                elif parts * together < self.user_data.classes:
-                    split += f": the first {parts * together} of {self.user_data.classes} classes"
-                split += ")"
-            epochs = f"{experiment.epochs} epoch{'s' if experiment.epochs > 1 else ''}"
-            err.print(f"{self.stream}: {tasks}{split}, {epochs}, network {self.user_data.network}")
+def choose_method(method: str) -> str:
+    """The name of a method; one of your own, ``package.module:Name``, is imported, from the current folder too."""
+    from sncl.methods.own import add_method
+    from sncl.methods.table import method_name
+
+    if ":" in method and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return method_name(add_method(method))
 
 
 def choose_stream(
@@ -62,31 +54,16 @@ def choose_stream(
 ) -> Chosen:
     """Understand the options that name a stream; the user's data are read."""
     from sncl.cli.bars import reading_bar
-    from sncl.streams.benchmarks import named
-    from sncl.streams.user.spec import parse_spec
+    from sncl.runs.choosing import choose
+    from sncl.streams.user.spec import beside_benchmark, parse_spec
 
     settings = in_new_words(pairs(set_, "--set"))
-    if sum(each is not None for each in (split, classes, settings.get("split"))) > 1:
-        raise SnclError("give one of --split, --classes-per-task and --set split=")
-    notes: list[str] = []
     kinds = names(ignore), names(category), names(number)
-    spec, user_data = parse_spec(stream, cut, target, domain, size, *kinds), None
-    if spec is not None:
-        from sncl.streams.user.data import read
-
-        with reading_bar(err) as progress:
-            _, user_data, notes = read(spec, progress)
-        stream = user_data.name
-    if classes is not None:
-        if user_data is None:
-            benchmark = named(stream)
-            total = benchmark.tasks * benchmark.classes_per_task if benchmark.kind == "seq" else 0
-        else:
-            total = user_data.classes if user_data.cut == "classes" else 0
-        if not total:
-            raise SnclError(f"--classes-per-task is for streams that are cut by classes, which {stream} is not")
-        split = f"{-(-total // classes)}x{classes}"
-    return Chosen(stream, user_data, settings if split is None else settings | {"split": split}, notes)
+    spec = parse_spec(stream, cut, target, domain, size, *kinds)
+    if spec is None and (note := beside_benchmark(stream)):
+        say(f"note: {note}")
+    with reading_bar(err) if spec is not None else nullcontext() as progress:
+        return choose(stream, spec, settings, split, classes, progress)
 
 
 def in_new_words(settings: dict[str, str]) -> dict[str, str]:

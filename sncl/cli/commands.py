@@ -29,7 +29,7 @@ from sncl.cli.tables import reproduce_command
 from sncl.cli.training import train_command
 from sncl.cli.tuning import tune_command
 from sncl.cli.words import as_options
-from sncl.errors import SnclError
+from sncl.errors import SnclError, nearest, suggestion
 from sncl.live.terminal import printable
 from sncl.training.stopping import stop_code
 
@@ -41,11 +41,11 @@ ClickException: type[Exception] = UsageError.__mro__[1]
 def command_line() -> None:
     """Run a command; every error a user can put right is one line and exit code 2."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="sncl")
     except SnclError as error:
         fail(as_options(str(error)))
     except ClickException as error:
-        fail(error.format_message())  # type: ignore[attr-defined]
+        fail(usage_message(error))
     except OSError as error:
         fail(f"{error.filename or 'the system says'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
@@ -54,6 +54,16 @@ def command_line() -> None:
         err.print(STOPPED)
         code = stop_code()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def usage_message(error: Exception) -> str:
+    """What is wrong with the words of a command; an option that is not there with the one that may have been meant."""
+    name: str | None = getattr(error, "option_name", None)
+    near: list[str] | None = getattr(error, "possibilities", None)
+    if name is not None and near is not None:
+        first = [each for each in nearest(name, near) if each in near][:1]
+        return f"there is no option {name}; {suggestion(first)}--help shows all"
+    return error.format_message()  # type: ignore[attr-defined,no-any-return]
 
 
 def fail(message: str) -> None:
@@ -75,7 +85,6 @@ def common(
 
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     callback=common,

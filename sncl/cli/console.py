@@ -6,9 +6,8 @@ import json
 import sys
 from typing import Any
 
-from rich.table import Table
-
 from sncl.cli.words import as_options
+from sncl.live.drawing import bare_table
 from sncl.live.terminal import SafeConsole
 
 # A file name may hold [brackets] and :names:, and a pipe has no width to cut a table down to.
@@ -34,9 +33,4 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headings: list[str], cells: list[list[str]], title: str | None = None) -> None:
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading != "")
-    for row in cells:
-        table.add_row(*row)
-    out.print(table)
+    out.print(bare_table(headings, cells, title))

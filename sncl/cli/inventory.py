@@ -6,29 +6,32 @@ from typing import Annotated
 
 import typer
 
-from sncl.cli.console import err, out, print_json, print_table
+from sncl.cli.completion import complete_data_set
+from sncl.cli.console import err, out, print_json, print_table, say
 from sncl.cli.options import DataOption, JsonOption
 
 
 def needs(name: str) -> list[str]:
     """Where a method applies: whether it keeps a memory, must be told where tasks end, and the task at test time."""
-    from sncl.methods.table import METHODS
+    from sncl.methods.table import entry
 
-    method = METHODS[name]
+    method = entry(name)
     said = (method.memory, method.boundaries, method.task_at_test)
     return ["yes" if each else "–" for each in said]
 
 
 def list_names(as_json: JsonOption = False) -> None:
     """The methods and streams there are, and where each method applies."""
+    from sncl.methods.own import plugins
     from sncl.methods.table import METHODS
     from sncl.streams.benchmarks import STREAMS
     from sncl.streams.user.spec import FORMS
 
+    offered = METHODS | plugins(lambda text: say(f"warning: {text}"))
     if as_json:
-        print_json({"methods": list(METHODS), "streams": list(STREAMS), "user_data": list(FORMS)})
+        print_json({"methods": list(offered), "streams": list(STREAMS), "user_data": list(FORMS)})
         return
-    methods = [[name, entry.title, *needs(name), entry.reference] for name, entry in METHODS.items()]
+    methods = [[name, entry.title, *needs(name), entry.reference] for name, entry in offered.items()]
     print_table(["method", "", "memory", "boundaries", "task at test", "reference"], methods)
     out.print()
     streams = [[name, each.network, str(each.epochs), each.description] for name, each in STREAMS.items()]
@@ -54,7 +57,7 @@ def data_inventory(context: typer.Context, data: DataOption = None, as_json: Jso
 
 
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="mnist, cifar10 or tiny-imagenet")],
+    name: Annotated[str, typer.Argument(help="mnist, cifar10 or tiny-imagenet", autocompletion=complete_data_set)],
     data: DataOption = None,
     mirror: Annotated[str | None, typer.Option(help="Base address to download from instead")] = None,
 ) -> None:

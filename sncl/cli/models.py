@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sncl.cli.completion import complete_run
 from sncl.cli.console import err, out, print_json, print_table
 from sncl.cli.options import DataOption, JsonOption
 from sncl.errors import SnclError
@@ -15,7 +16,9 @@ from sncl.training.stopping import stop_code
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run of sncl train")],
+    run: Annotated[
+        Path, typer.Argument(help="The folder of a finished run of sncl train", autocompletion=complete_run)
+    ],
     onnx: Annotated[bool, typer.Option("--onnx", help="An ONNX file (the default; needs the extra export)")] = False,
     torch_program: Annotated[bool, typer.Option("--torch", help="A program for torch.export.load")] = False,
     file: Annotated[

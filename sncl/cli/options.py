@@ -8,15 +8,25 @@ from typing import Annotated
 
 import typer
 
+from sncl.cli.completion import complete_method, complete_run, complete_setting, complete_stream
 from sncl.errors import SnclError
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets (default: $SNCL_DATA or the user's cache)")
 ]
-RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders of sncl train; seeds of one method are averaged")]
+RunsArgument = Annotated[
+    list[Path],
+    typer.Argument(help="Run folders of sncl train; seeds of one method are averaged", autocompletion=complete_run),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Also write all numbers to this .json file")]
 PictureOption = Annotated[Path | None, typer.Option(help="Also draw the result (.png or .svg; needs matplotlib)")]
-MethodOption = Annotated[str, typer.Option(help="A method of `sncl list`")]
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        help="A method of `sncl list`, or your own, whose code is run: package.module:Name",
+        autocompletion=complete_method,
+    ),
+]
 MemoryOption = Annotated[int | None, typer.Option(help="Samples that may be kept (default: 200)")]
 EpochsOption = Annotated[int | None, typer.Option(help="Passes over each task (default: the stream's)")]
 TasksOption = Annotated[int | None, typer.Option(help="Only the first T tasks")]
@@ -25,7 +35,17 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 RowsOption = Annotated[int, typer.Option(help="About how many rows to look at (0: all)", min=0)]
 SeedOption = Annotated[int, typer.Option(help="Of everything random in the analysis")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
-StreamOption = Annotated[str, typer.Option(help="A stream of `sncl list`, or folder:PATH, npz:PATH, table:PATH")]
+StreamOption = Annotated[
+    str,
+    typer.Option(
+        help="A stream of `sncl list`, or your own data: a table, an .npz file, a folder of images",
+        autocompletion=complete_stream,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting", autocompletion=complete_setting),
+]
 OWN_DATA = "Your own data"
 CutOption = Annotated[
     str | None,

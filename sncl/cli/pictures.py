@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.evaluation.metrics import mean as over_tasks
 from sncl.runs.result import Result
 from sncl.runs.summary import READOUT_TITLES, by_seeds, mean_std, readouts
@@ -18,10 +19,10 @@ def check_picture(path: Path) -> None:
     if not path.parent.is_dir():
         raise SnclError(f"the folder of {path} does not exist")
     if find_spec("matplotlib") is None:
-        raise SnclError("drawing needs matplotlib: pip install sncl[plots]")
+        raise lacking("drawing", "matplotlib")
 
 
-def draw(results: list[Result], path: Path) -> None:
+def draw(results: Sequence[Result], path: Path) -> None:
     """The average accuracy over the tasks seen so far, mean and spread over seeds, one panel for each stream."""
     import matplotlib
 

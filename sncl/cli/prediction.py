@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from sncl.cli.bars import counting_bar
+from sncl.cli.completion import complete_run
 from sncl.cli.console import err, print_json, say
 from sncl.cli.options import DeviceOption
 from sncl.errors import SnclError
@@ -20,7 +21,7 @@ from sncl.training.stopping import stop_code
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a run of sncl train")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run of sncl train", autocompletion=complete_run)],
     path: Annotated[
         Path, typer.Argument(metavar="FILE|FOLDER", help="A table, an array (.npy, .npz), an image or a folder of them")
     ],

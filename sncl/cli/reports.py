@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sncl.cli.completion import complete_run
 from sncl.cli.console import err, say
 
 
@@ -33,7 +34,9 @@ def report_on(folders: Iterable[Path], report: Path | None) -> None:
 
 
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold run folders")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders, or folders that hold run folders", autocompletion=complete_run)
+    ],
     file: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page")] = Path("report.html"),
 ) -> None:
     """Turn runs into one web page that can be mailed: tables, charts, the memory's images.

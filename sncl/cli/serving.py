@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+from sncl.cli.completion import complete_run
 from sncl.cli.console import say
 from sncl.cli.options import DeviceOption
 
 
 def serve_command(
     model: Annotated[
-        Path, typer.Argument(metavar="RUN|SNAPSHOT", help="A run folder, or a file of an estimator or of a server")
+        Path,
+        typer.Argument(
+            metavar="RUN|SNAPSHOT",
+            help="A run folder, or a file of an estimator or of a server",
+            autocompletion=complete_run,
+        ),
     ],
     host: Annotated[str, typer.Option(help="Where to listen; other machines need a token")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: one that is free", min=0, max=65535)] = 8000,

@@ -46,8 +46,9 @@ def bench_command(
     place = str(choose_device(device))
     if stream is None and any(each for each in (cut, target, domain, size, ignore, category, number)):
         raise SnclError("--cut, --target, --domain, --size and those of columns need a --stream of your own data")
-    columns = {"ignore": ignore, "category": category, "number": number}
-    chosen = None if stream is None else choose_stream(stream, cut, target, domain, size, **columns)
+    chosen = None
+    if stream is not None:
+        chosen = choose_stream(stream, cut, target, domain, size, ignore=ignore, category=category, number=number)
     with err.status("measuring ...") as status:
         streams, methods = ([name] if name else None for name in (chosen.stream if chosen else None, method))
         user_data = chosen.user_data if chosen else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sncl.cli.completion import complete_method, complete_stream, complete_table
 from sncl.cli.console import err, out, print_json, print_note, print_table
 from sncl.cli.options import (
     DataOption,
@@ -28,18 +29,20 @@ if TYPE_CHECKING:
 
 
 def reproduce_command(
-    table: Annotated[str, typer.Argument(help="table1, table2, ablation or layers")],
+    table: Annotated[str, typer.Argument(help="table1, table2, ablation or layers", autocompletion=complete_table)],
     stream: Annotated[
         list[str] | None,
         typer.Option(
             help="A stream of the table; may be repeated (default: all but seq-cifar10 and seq-tinyimagenet, which "
-            "need a GPU for hours and days)"
+            "need a GPU for hours and days)",
+            autocompletion=complete_stream,
         ),
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="A method of `sncl list`, for table1 and table2; may be repeated (default: er der derpp sncl)"
+            help="A method of `sncl list`, for table1 and table2; may be repeated (default: er der derpp sncl)",
+            autocompletion=complete_method,
         ),
     ] = None,
     memory: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose_stream, from_file
+from sncl.cli.choosing import choose_method, choose_stream, from_file, tell
 from sncl.cli.console import err, print_json, print_note, print_table
 from sncl.cli.options import (
     CategoryOption,
@@ -26,6 +26,7 @@ from sncl.cli.options import (
     NumberOption,
     PrecisionOption,
     ReportOption,
+    SetOption,
     SizeOption,
     SplitOption,
     StreamOption,
@@ -59,7 +60,7 @@ def train_command(
     category: CategoryOption = None,
     number: NumberOption = None,
     size: SizeOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting")] = None,
+    set_: SetOption = None,
     file: Annotated[Path | None, typer.Option("--settings", help="A file that `sncl tune` wrote")] = None,
     data: DataOption = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
@@ -81,7 +82,7 @@ def train_command(
     from sncl.runs.job import Job
     from sncl.runs.plan import plan
 
-    numbers = seeds_asked(seed, seeds)
+    numbers, method = seeds_asked(seed, seeds), choose_method(method)
     check_outputs(report, tensorboard)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     settings = {} if file is None else from_file(file, chosen, method, memory)
@@ -101,14 +102,14 @@ def train_command(
         user_data=chosen.user_data,
     )
     jobs = []
-    for number in numbers:
-        experiment = common(seed=number, unchecked=True)
+    for one in numbers:
+        experiment = common(seed=one, unchecked=True)
         place = run_folder(folder, experiment, several=seeds is not None)
         jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
     found = [finished_result(job.experiment, job.folder, job.data) for job in jobs]
     if None in found:
         common(seed=numbers[0])  # now with every check
-    chosen.tell(jobs[0].experiment)
+    tell(chosen, jobs[0].experiment)
     for note in notes_before(jobs, found, memory):
         err.print(note)
     show_results(jobs, results_of(jobs, found), seeds is not None, as_json)

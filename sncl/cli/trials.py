@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from sncl.cli.jobs import RUNS_ON_A_GPU
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.live.following import Followed
+from sncl.live.jobs import RUNS_ON_A_GPU
 from sncl.live.view import LiveView, Overall, live
+from sncl.methods.own import carrying
 from sncl.runs.build import check_memory, make_stream
 from sncl.training.engine import exact_kernels
 from sncl.training.parallel import cores, run_all, run_in_threads
@@ -58,7 +59,7 @@ def tune(
 ) -> list[Trial]:
     """Search until ``trials`` are finished, beside whoever else works on the same study, behind a live view."""
     if find_spec("optuna") is None:
-        raise SnclError("tuning needs optuna: pip install sncl[tune]")
+        raise lacking("tuning", "optuna")
     from sncl.tuning.study import Study, StudyJob, take_trials
 
     usual = search.experiment({}, 0)
@@ -76,7 +77,7 @@ def tune(
             elif at_once == 1:
                 study.work(partial(watched.tell, 0))
             else:
-                run_all(take_trials, [job] * at_once, at_once, watched.tell)
+                run_all(carrying(take_trials), [job] * at_once, at_once, watched.tell)
         except SnclError:
             if study.standing().finished < trials:  # else the others finished what one left
                 raise

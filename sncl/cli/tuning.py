@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sncl.cli.choosing import choose_stream
+from sncl.cli.choosing import choose_method, choose_stream, tell
+from sncl.cli.completion import complete_setting
 from sncl.cli.console import err, print_json, print_table
 from sncl.cli.options import (
     CategoryOption,
@@ -59,7 +60,10 @@ def tune_command(
     category: CategoryOption = None,
     number: NumberOption = None,
     size: SizeOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Fix one setting", autocompletion=complete_setting),
+    ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=WHERE", help="Search one more setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),
@@ -81,6 +85,7 @@ def tune_command(
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
+    method = choose_method(method)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     sought = plan_search(
         chosen.stream,
@@ -96,7 +101,7 @@ def tune_command(
         user_data=chosen.user_data,
     )
     usual = sought.experiment({}, 0)
-    chosen.tell(usual)
+    tell(chosen, usual)
     journal, written = files_of(usual, storage, file)
     try:
         found = tune(sought, trials, journal, written, err, data, workers)
@@ -110,7 +115,7 @@ def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tupl
     """The journal of the study and the file of the chosen settings, the usual ones where none is named."""
     from sncl.runs.experiment import file_name
 
-    name = f"tune-{file_name(usual.stream)}-{usual.method}-{usual.memory}.journal"
+    name = f"tune-{file_name(usual.stream)}-{file_name(usual.method)}-{usual.memory}.journal"
     journal = storage or Path("runs") / name
     for path in (journal, file):
         if path is not None and path.is_dir():

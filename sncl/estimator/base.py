@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
-from sncl.estimator.inputs import ColumnNames, Given
+from sncl.estimator.inputs import ColumnNames, GivenInputs
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
@@ -78,7 +78,7 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
         X = self._start(X, np.unique(y))
         self._learn(X, y, self.epochs, shuffle=True)
         if self.learner_.method.needs_boundaries:
-            self.boundary(X, y)
+            self.learner_.boundary(self._spec.samples(X), self._targets(y))
         return self
 
     @exclusive
@@ -167,7 +167,7 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
 
     # --- the learner
 
-    def _start(self, given: Given, classes: NDArray[Any]) -> NDArray[Any]:
+    def _start(self, given: GivenInputs, classes: NDArray[Any]) -> NDArray[Any]:
         """Make a learner for inputs like these, which are returned as numbers, and the classes known so far."""
         encoder = self._encoder_for(given)
         X = self._encoded(given, encoder, learn=True)

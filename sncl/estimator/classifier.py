@@ -19,6 +19,8 @@ from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.inputs import ColumnNames
 from sncl.estimator.spec import Network
+from sncl.methods.constructor import OwnMethod
+from sncl.methods.own import name_method
 from sncl.methods.table import Value, entry
 
 OF_GATES: dict[str, float] = {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "eta": 1e-4, "anneal": 0.2}  # usual values
@@ -29,9 +31,9 @@ class ContinualClassifier(BaseContinualClassifier):
 
     Parameters
     ----------
-    method : str, default="derpp"
-        A name from ``sncl list``; all but ``joint`` and ``pnn``. Methods that must know where tasks end
-        (``oewc``, ``si``, ``lwf``, ``gem``, ``agem``, ``icarl``, ``hal``) are told by :meth:`boundary`.
+    method : str, method or class of methods, default="derpp"
+        A name from ``sncl list`` or a method of your own; all but ``joint`` and ``pnn``. Methods that must know where
+        tasks end (``oewc``, ``si``, ``lwf``, ``gem``, ``agem``, ``icarl``, ``hal``) are told by :meth:`boundary`.
     memory : int, default=500
         How many samples the memory holds.
     replay : int, default=32
@@ -89,7 +91,7 @@ class ContinualClassifier(BaseContinualClassifier):
 
     def __init__(
         self,
-        method: str = "derpp",
+        method: OwnMethod = "derpp",
         *,
         memory: int = 500,
         replay: int = 32,
@@ -129,7 +131,12 @@ class ContinualClassifier(BaseContinualClassifier):
         )
 
     def _choice(self) -> tuple[str, dict[str, Value]]:
-        return self.method, self.settings or {}
+        name, made_with = name_method(self.method)
+        return name, made_with | (self.settings or {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        name_method(state["method"])  # one of your own may be new to this process
+        super().__setstate__(state)
 
 
 class SNCLClassifier(BaseContinualClassifier):

@@ -7,7 +7,6 @@ Arrays of numbers without a missing value stay as they are. Everything else that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,10 @@ from sncl.estimator.spec import Network
 from sncl.estimator.state import StatefulEstimator
 from sncl.tables.columns import Columns
 from sncl.tables.encoder import TableEncoder
-from sncl.tables.frames import columns_of, dense, is_frame, is_sparse
+from sncl.tables.frames import columns_of, is_frame, is_sparse, with_zeros
 
 ColumnNames = Sequence[str | int]
-Given = NDArray[Any] | Columns  # an array of numbers, or the columns of a table
+GivenInputs = NDArray[Any] | Columns  # an array of numbers, or the columns of a table
 
 
 class TabularEstimator(StatefulEstimator):
@@ -43,12 +42,13 @@ class TabularEstimator(StatefulEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _validated(self, X: Any, y: Any, first: bool) -> tuple[Given, NDArray[Any]]:
+    def _validated(self, X: Any, y: Any, first: bool) -> tuple[GivenInputs, NDArray[Any]]:
         """Inputs and labels as arrays, the inputs of a table as columns; nothing is learned yet."""
         X, y = to_host(X), to_host(y)
+        given: GivenInputs
         if is_table(X):
-            given = self._columns(X, first)
-            rows = len(next(iter(given.values()), ()))
+            given = columns = self._columns(X, first)
+            rows = len(next(iter(columns.values()), ()))
             _, y = check_X_y(np.zeros((rows, 1)), y, estimator=self)
         else:
             X, y = validate_data(self, X, y, reset=first, **self._accepted())
@@ -56,7 +56,7 @@ class TabularEstimator(StatefulEstimator):
         check_classification_targets(y)
         return given, y
 
-    def _validated_inputs(self, X: Any) -> Given:
+    def _validated_inputs(self, X: Any) -> GivenInputs:
         """The same for samples without labels."""
         X = to_host(X)
         if is_table(X):
@@ -70,7 +70,7 @@ class TabularEstimator(StatefulEstimator):
 
     def _finite(self, X: Any) -> NDArray[Any]:
         """Numbers, all of them; of images none may be missing."""
-        array: NDArray[Any] = dense(X) if is_sparse(X) else X
+        array: NDArray[Any] = with_zeros(X) if is_sparse(X) else X
         if array.ndim != 2:
             assert_all_finite(array, input_name="X", estimator_name=type(self).__name__)
         return array
@@ -80,9 +80,11 @@ class TabularEstimator(StatefulEstimator):
         try:
             if _are_records(X):
                 return self._records(columns_of(X), first)
-            X = X if is_frame(X) else np.asarray(X, dtype=object)
+            X = X if is_frame(X) or _is_exchangeable(X) else np.asarray(X, dtype=object)
             validate_data(self, X, reset=first, skip_check_array=True)
-            columns = columns_of(X, self._names(first, X.shape[1]))
+            columns = columns_of(X)
+            if not (first or self.encoder_ is None or hasattr(self, "feature_names_in_")):  # known by their places
+                columns = dict(zip(self.encoder_.columns, columns.values(), strict=True))
         except SnclError as error:
             raise as_bad_input(error) from error
         if not len(next(iter(columns.values()), ())):
@@ -96,18 +98,9 @@ class TabularEstimator(StatefulEstimator):
             self.feature_names_in_ = np.asarray(list(columns), dtype=object)
         return columns
 
-    def _names(self, first: bool, width: int) -> list[str] | None:
-        """What columns without names are called."""
-        known = self._called
-        return None if first or known is None or len(known) != width else known
-
-    @property
-    def _called(self) -> list[str] | None:
-        return None if self.encoder_ is None else list(self.encoder_.columns)
-
     # --- encoding
 
-    def _encoder_for(self, given: Given) -> TableEncoder | None:
+    def _encoder_for(self, given: GivenInputs) -> TableEncoder | None:
         """A new encoder for inputs like these; none for images."""
         if isinstance(given, np.ndarray) and given.ndim != 2:
             return None
@@ -127,15 +120,15 @@ class TabularEstimator(StatefulEstimator):
             raise BadInput(f"columns are named in a list, as in [{wanted!r}]")
         found = []
         for each in wanted or ():
-            if isinstance(each, Integral) and not isinstance(each, bool):
-                if not -len(names) <= each < len(names):
-                    raise BadInput(f"there is no column {each}: the table has {len(names)}")
-                found.append(names[int(each)])
+            if isinstance(each, str):
+                found.append(each)
+            elif -len(names) <= each < len(names):
+                found.append(names[each])
             else:
-                found.append(str(each))
+                raise BadInput(f"there is no column {each}: the table has {len(names)}")
         return found
 
-    def _check_values(self, given: Given) -> None:
+    def _check_values(self, given: GivenInputs) -> None:
         """Refuse a table that does not fit what was learned, before anything changes."""
         if self.encoder_ is not None and not isinstance(given, np.ndarray):
             try:
@@ -143,7 +136,7 @@ class TabularEstimator(StatefulEstimator):
             except SnclError as error:
                 raise as_bad_input(error) from error
 
-    def _encoded(self, given: Given, encoder: TableEncoder | None, learn: bool) -> NDArray[Any]:
+    def _encoded(self, given: GivenInputs, encoder: TableEncoder | None, learn: bool) -> NDArray[Any]:
         """Inputs as numbers; with ``learn`` the encoder learns from them first."""
         if encoder is None:
             assert isinstance(given, np.ndarray)
@@ -166,8 +159,9 @@ def is_table(X: Any) -> bool:
     if isinstance(X, np.ndarray):
         return X.ndim == 2 and X.dtype.kind in "OUSM" and not _numeric(X)
     if is_frame(X):
-        kinds = {getattr(kind, "kind", "O") for kind in X.dtypes}
-        return bool(kinds - set("biuf")) or any(not isinstance(kind, np.dtype) for kind in X.dtypes)
+        return any(not isinstance(kind, np.dtype) or kind.kind not in "biuf" for kind in X.dtypes)
+    if _is_exchangeable(X):
+        return True
     if is_sparse(X) or not isinstance(X, Sequence) or isinstance(X, str) or not X:
         return False
     if _are_records(X):
@@ -188,11 +182,15 @@ def _numeric(array: NDArray[Any]) -> bool:
     return array.dtype.kind == "O" and not any(isinstance(value, str) for value in array.ravel()[:1000].tolist())
 
 
+def _is_exchangeable(X: Any) -> bool:
+    return hasattr(X, "__dataframe__")
+
+
 def _are_records(X: Any) -> bool:
     return isinstance(X, Sequence) and not isinstance(X, str) and len(X) > 0 and isinstance(X[0], Mapping)
 
 
-def as_columns(given: Given, names: Sequence[str] | None) -> Columns:
+def as_columns(given: GivenInputs, names: Sequence[str] | None) -> Columns:
     """Columns by name; all columns of an array are numbers."""
     return columns_of(given.astype(np.float64), names) if isinstance(given, np.ndarray) else given
 

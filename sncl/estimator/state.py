@@ -113,6 +113,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         parameters = self.get_params(deep=False) | {"network": None}
         if not isinstance(self.random_state, Integral):
             parameters["random_state"] = None  # a generator is code; what it decided is in the state
+        if not isinstance(parameters.get("method", ""), str):  # so is a method of your own
+            parameters |= {"method": self._spec.method, "settings": self._spec.settings}
         names = getattr(self, "feature_names_in_", None)
         description = {
             "estimator": type(self).__name__,

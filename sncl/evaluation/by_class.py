@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # results are read without torch
+    from torch import Tensor
 
 LARGEST_MATRIX = 100  # classes: a confusion matrix of more is not written out
 IMBALANCE = 2  # times as many test samples in the largest class as in the smallest
@@ -19,6 +19,8 @@ def confusion_counts(y: Tensor, answers: Tensor) -> Tensor:
 
     There are no more such pairs than test samples, however many classes there are.
     """
+    import torch
+
     classes = 1 + int(torch.maximum(y, answers).max())
     pairs, counts = (y * classes + answers).unique(return_counts=True)
     return torch.stack([pairs // classes, pairs % classes, counts], 1)
@@ -43,6 +45,8 @@ class ByClass:
     @classmethod
     def counted(cls, counts: Tensor, classes: int) -> Self:
         """From :func:`confusion_counts` over so many classes."""
+        import torch
+
         y, answers, number = counts.cpu().unbind(1)
         samples, right = (
             torch.zeros(classes, dtype=torch.int64).index_add_(0, y, each).tolist()

@@ -9,6 +9,7 @@ from itertools import pairwise
 from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -91,3 +92,13 @@ def framed(title: str, *lines: RenderableType) -> Panel:
     """The lines in a frame, which does not lend its colour to the title."""
     heading = Text(title, "bold default")
     return Panel(Group(*lines), box.ROUNDED, title=heading, title_align="left", border_style="bright_black")
+
+
+def bare_table(headings: Sequence[str], cells: Sequence[Sequence[str]], title: str | None = None) -> Table:
+    """A table without lines; what stands in a column with a heading is not broken."""
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading != "")
+    for row in cells:
+        table.add_row(*row)
+    return table

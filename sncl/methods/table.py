@@ -7,13 +7,45 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, nearest, no_such, suggestion
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
 
 Value = float | int | str
 Settings = dict[str, Value]
+MEANT = {  # methods by what they are called elsewhere, in letters
+    "ewc": "oewc",
+    "onlineewc": "oewc",
+    "ewconline": "oewc",
+    "synapticintelligence": "si",
+    "learningwithoutforgetting": "lwf",
+    "darkexperiencereplay": "der derpp",
+    "derplusplus": "derpp",
+    "experiencereplay": "er",
+    "replay": "er",
+    "rehearsal": "er",
+    "naive": "sgd",
+    "finetune": "sgd",
+    "finetuning": "sgd",
+    "multitask": "joint",
+    "offline": "joint",
+    "iid": "joint",
+    "progressivenetworks": "pnn",
+}
+MEANT_SETTINGS = {
+    "learningrate": "lr",
+    "stepsize": "lr",
+    "bs": "batch_size",
+    "batch": "batch_size",
+    "minibatch": "replay",
+    "replaybatch": "replay",
+    "replaysize": "replay",
+    "hidden": "width",
+    "clipping": "clip",
+    "gradclip": "clip",
+    "average": "ema",
+}
 USE_GROW = "`gates=grow` is there instead, with `sparsity`, the fraction of neurons that stays closed"
 USE_ANALYSIS = "`sncl analyze sparsity RUN` closes further neurons of a finished run"
 
@@ -156,11 +188,37 @@ METHODS: dict[str, Entry] = {
 }
 
 
+def method_name(name: str) -> str:
+    """The name as it stands in the table, however it is capitalised, or that of an own method; an error that suggests
+    one where there is none."""
+    found = name if name in METHODS else name.lower()
+    if found in METHODS:
+        return found
+    from sncl.methods import own
+
+    if not own.is_known(name):
+        known = [*METHODS, *own.plugin_names()]
+        raise no_such("method", name, known, nearest(name, known, MEANT))
+    return name
+
+
 def entry(name: str) -> Entry:
-    """The method of that name, or an error that lists the names there are."""
-    if name not in METHODS:
-        raise SnclError(f"there is no method {name!r}; the known ones are {', '.join(METHODS)}")
-    return METHODS[name]
+    """The method of that name, ours or your own, or an error that suggests one."""
+    name = method_name(name)
+    if name in METHODS:
+        return METHODS[name]
+    from sncl.methods import own
+
+    return own.find(name)
+
+
+def method_title(name: str) -> str:
+    """What a method is called in tables; its name where it is not known here."""
+    if name in METHODS:
+        return METHODS[name].title
+    from sncl.methods import own
+
+    return own.title(name)
 
 
 def make(name: str, settings: Mapping[str, Value] | None = None) -> Method:
@@ -171,5 +229,6 @@ def make(name: str, settings: Mapping[str, Value] | None = None) -> Method:
         if key not in known:
             owner = found.choice_of(key)
             allowed = f"it belongs to {owner}" if owner else f"it takes {', '.join(known) or 'no settings'}"
-            raise SnclError(f"{name} has no setting {key!r}; {allowed}")
+            near = "" if owner else suggestion(nearest(key, known, MEANT_SETTINGS))
+            raise SnclError(f"{name} has no setting {key!r}; {near}{allowed}")
     return found.make(**{**known, **given})

@@ -12,11 +12,11 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from sncl.errors import SnclError
-from sncl.methods.table import METHODS, Settings, entry
+from sncl.errors import SnclError, nearest, suggestion
+from sncl.methods.table import METHODS, Settings, method_name
 from sncl.runs.settings import defaults
 from sncl.runs.summary import READOUT_TITLES
-from sncl.streams.benchmarks import STREAMS
+from sncl.streams.benchmarks import STREAMS, stream_name
 
 PAPER_SEEDS = 10
 USUAL_METHODS = ("er", "der", "derpp", "sncl")
@@ -127,7 +127,9 @@ def cells(
 ) -> list[Cell]:
     """The cells of a table by stream, memory and row. What is not chosen is the usual: see the functions above."""
     if table not in values():
-        raise SnclError(f"there is no table {table!r}; the known ones are {', '.join(values())}")
+        near = suggestion(nearest(table, values()))
+        raise SnclError(f"there is no table {table!r}; {near}the known ones are {', '.join(values())}")
+    streams = [stream if stream in values()[table] else stream_name(stream) for stream in streams]
     for stream in streams:
         if stream not in values()[table]:
             raise SnclError(f"{table} has no stream {stream!r}; it has {', '.join(values()[table])}")
@@ -136,8 +138,7 @@ def cells(
     for memory in memories:
         if memory < 1:
             raise SnclError(f"`memory` is at least 1 sample, not {memory}")
-    for method in methods:
-        entry(method)
+    methods = [method_name(method) for method in methods]
     if table in SNCL_VARIANTS:
         rows = [(title, title, "sncl", settings) for title, settings in SNCL_VARIANTS[table].items()]
     else:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sncl.errors import SnclError
 from sncl.prediction.arrays import read_array
 from sncl.streams.preprocessing import Preprocessing
-from sncl.streams.user.folder import IMAGE_SUFFIXES
 from sncl.streams.user.listing import natural_key
+from sncl.streams.user.recognise import IMAGE_SUFFIXES
 from sncl.tables.columns import distinct, some
 from sncl.tables.reading import read_table, table_suffix
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sncl.methods.table import METHODS
+from sncl.methods.table import METHODS, method_title
 from sncl.report.collect import FinishedRun
 from sncl.runs.experiment import decision
 from sncl.streams.benchmarks import STREAMS
@@ -75,8 +75,7 @@ def distinct_titles(runs: Sequence[FinishedRun]) -> list[str]:
             if len(others) < len(alike[same]) and not rivals <= others:
                 words.append(f"{key.replace('_', ' ')} {value}")
                 rivals = rivals & others
-        title = METHODS[run.result.method].title if run.result.method in METHODS else run.result.method
-        titles.append(", ".join([title, *words]))
+        titles.append(", ".join([method_title(run.result.method), *words]))
     return titles
 
 

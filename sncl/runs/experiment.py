@@ -31,13 +31,14 @@ BROUGHT_BACK = "bring back the file as it was, or choose another `out`"
 FORMAT = 2  # of run folders; those of sncl 0.1 name none
 PATH = "path"  # where the user's data lay
 FILES = "files"  # the stamp of a benchmark's files, which tells that the data are still the same without reading them
+CODE = "code"  # of a method that is none of ours
 PLACE = (PATH, FILES)  # written down, but data at another place do not make another run
 DESCRIBED_KINDS: dict[str, JsonKind] = {
     **dict.fromkeys(("stream", "method", "device", "precision", "engine", "protocol"), str),
     **dict.fromkeys(("memory", "seed", "epochs", "tasks", "threads"), int),
     "validation": NUMBER,
     "user_data": OPTIONAL_DICT,
-    **dict.fromkeys((DATA, FILES), (str, type(None))),
+    **dict.fromkeys((DATA, FILES, CODE), (str, type(None))),
 }
 LAST_BITS = ("device", "precision", "engine", "threads")  # move the last bits of a result, not what it is a result of
 
@@ -47,7 +48,7 @@ class Experiment:
     """Everything that decides the numbers. ``settings`` are complete: defaults and what was set by hand.
 
     ``user_data`` says what the stream is made of where it is none of `sncl list`. ``data`` is the fingerprint of a
-    benchmark's data; None until they are read.
+    benchmark's data; None until they are read. ``code`` is the fingerprint of a method that is none of `sncl list`.
     """
 
     stream: str
@@ -64,11 +65,13 @@ class Experiment:
     settings: Settings
     user_data: UserData | None = None
     data: str | None = None
+    code: str | None = None
 
     def identity(self) -> dict[str, Any]:
         facts = asdict(self) | {"protocol": PROTOCOL}
         del facts["user_data"]
         data = facts.pop(DATA)
+        facts |= {} if facts.pop(CODE) is None else {CODE: self.code}
         if self.user_data is None:
             return facts if data is None else facts | {DATA: data}
         return facts | {"user_data": self.user_data.deciding()}
@@ -83,7 +86,7 @@ class Experiment:
         """A folder name that no other experiment has: it is known before the data are read."""
         identity = {key: value for key, value in self.identity().items() if key != DATA}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-        return f"{file_name(self.stream)}-{self.method}-{self.memory}-seed{self.seed}-{digest}"
+        return f"{file_name(self.stream)}-{file_name(self.method)}-{self.memory}-seed{self.seed}-{digest}"
 
 
 def read_described(folder: Path) -> dict[str, Any]:
@@ -120,9 +123,9 @@ def refuse_gone(folder: Path, described: dict[str, Any]) -> None:
         )
 
 
-def file_name(stream: str) -> str:
-    """A stream's name as part of a file name."""
-    return re.sub(r"[^\w.-]+", "-", stream)
+def file_name(name: str) -> str:
+    """The name of a stream or a method as part of a file name."""
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def deciding(identity: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sncl.runs.experiment import PREPROCESSING, Experiment
 from sncl.runs.loading import described_experiment, read_stored
 from sncl.streams.preprocessing import Preprocessing
 from sncl.tensors.fields import Fields, under
-from sncl.training.checkpoint import check_seal, read_json, read_saved
+from sncl.training.checkpoint import CHECKSUM, check_seal, read_json, read_saved
 from sncl.training.engine import choose_device
 from sncl.training.learner import Learner
 
@@ -41,8 +41,11 @@ def stored_preprocessing(folder: Path, experiment: Experiment) -> Preprocessing:
     path = folder / PREPROCESSING
     if not path.exists():
         return _read_again(folder, experiment)
+    facts = read_json(path)
     try:
-        found = Preprocessing.from_json(check_seal(path, read_json(path), MADE_AGAIN))
+        if not isinstance(facts, dict) or CHECKSUM not in facts:
+            raise ValueError("it has no checksum")
+        found = Preprocessing.from_json(check_seal(path, facts, MADE_AGAIN))
     except ValueError as error:
         raise SnclError(f"{path} is damaged: {error}; {MADE_AGAIN}") from error
     wanted = experiment.data if experiment.user_data is None else experiment.user_data.fingerprint

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sncl.errors import SnclError
-from sncl.methods.table import Settings, entry
+from sncl.methods.table import METHODS, Settings, entry, method_name
 from sncl.runs.experiment import Experiment
 from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_method, resolve
-from sncl.streams.benchmarks import Benchmark, named, user_benchmark
+from sncl.streams.benchmarks import Benchmark, named, stream_name, user_benchmark
 from sncl.training.gpu import may_have_gpu
 from sncl.training.parallel import cores
-from sncl.training.weighting import check_class_weight
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
@@ -46,7 +45,8 @@ def plan(
     """
     given = settings or {}
     benchmark = benchmark_of(stream, user_data, given)
-    stream = stream if user_data is None else user_data.name
+    stream = stream_name(stream) if user_data is None else user_data.name
+    method = method_name(method)
     memory = choose_memory(method, memory, user_data)
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)
@@ -73,7 +73,17 @@ def plan(
         engine=engine,
         settings=chosen,
         user_data=user_data,
+        code=code_of(method),
     )
+
+
+def code_of(method: str) -> str | None:
+    """The fingerprint of a method that is none of ours."""
+    if method in METHODS:
+        return None
+    from sncl.methods.constructor import code_digest
+
+    return code_digest(entry(method).make)
 
 
 def choose_place(device: str) -> str:
@@ -164,6 +174,7 @@ def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user
 def check_training(chosen: Settings, made: Method) -> None:
     from sncl.training.clipping import check_clip
     from sncl.training.ema import check_ema
+    from sncl.training.weighting import check_class_weight
 
     check_ema(float(chosen["ema"]), made)
     check_clip(float(chosen.get("clip", 0.0)))

@@ -65,6 +65,10 @@ class Measures:
     bwt: float | None
     fwt: float | None
 
+    def __repr__(self) -> str:
+        tasks = f"{len(self.accuracy_matrix[0])} task{'s' * (len(self.accuracy_matrix[0]) != 1)}"
+        return f"Measures({self.accuracy:.2f} % on {tasks})"
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -106,6 +110,13 @@ class Result:
     task_names: list[str] | None = None
     collapsed: list[Collapse] | None = None  # the tasks that were not learned; None where an older version did not say
     by_class: ByClass | None = None  # of the main read-out after the last task; None as above
+
+    def __repr__(self) -> str:
+        memory = f"memory {self.memory}, " if self.memory else ""
+        numbers = [f"{readout} {value:.2f} %" for readout, value in self.accuracy.items()]
+        numbers += [] if self.forgetting is None else [f"forgetting {self.forgetting:.2f}"]
+        numbers += ["collapsed"] * self.has_collapsed
+        return f"Result({self.method} on {self.stream}, {memory}seed {self.seed}: {', '.join(numbers)})"
 
     @property
     def main(self) -> Measures:

@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sncl.errors import SnclError
-from sncl.methods.table import Settings, Value, entry, make
+from sncl.errors import SnclError, nearest, suggestion
+from sncl.methods.table import MEANT_SETTINGS, Settings, Value, entry, make
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
@@ -25,6 +25,8 @@ NEUTRAL: Settings = {
 }  # left out of a run's settings, as before these were there
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+ARGUMENTS = ("memory", "seed", "seeds", "epochs", "tasks", "device", "precision", "engine", "threads", "validation")
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
 
 
@@ -81,14 +83,17 @@ def resolve(stream: str, method: str, memory: int, usual: Settings, given: dict[
 def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:
     """A value given as text, as the type the setting has; ``where`` it was given is named in errors."""
     if key not in known:
-        raise SnclError(f"there is no setting {key!r} here; {where} takes {', '.join(sorted(known))}")
+        if key in ARGUMENTS:
+            raise SnclError(f"{key} is no setting; give `{key}={text}` by itself")
+        near = suggestion(nearest(key, known, MEANT_SETTINGS))
+        raise SnclError(f"there is no setting {key!r} here; {near}{where} takes {', '.join(sorted(known))}")
     kind = type(known[key])
     try:
-        value = kind(text)
+        value = TRUTHS[text.strip().lower()] if kind is bool else kind(text)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("not finite")
         return value
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise SnclError(f"{where} {key}= takes a value like {known[key]!r}, not {text!r}") from error
 
 

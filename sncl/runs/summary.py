@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from sncl.methods.table import METHODS
+from sncl.methods.table import method_title
 from sncl.runs.result import Result
 
 COLLAPSED = "†"
@@ -62,10 +62,11 @@ class SeedGroup:
     method: str
     memory: int
     results: tuple[Result, ...]
+    named: str = ""  # where the method does not tell it from others
 
     @property
     def title(self) -> str:
-        return METHODS[self.method].title
+        return self.named or method_title(self.method)
 
     def accuracy(self, readout: str) -> list[float | None]:
         return [result.accuracy.get(readout) for result in self.results]
@@ -85,14 +86,19 @@ def readouts(results: Iterable[Result]) -> list[str]:
     return [readout for readout in READOUT_TITLES if readout in present]
 
 
-def results_table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells: accuracy by read-out, what uneven classes make of it, forgetting, open neurons and time."""
+def results_table(
+    results: Sequence[Result], groups: Sequence[SeedGroup] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells: accuracy by read-out, what uneven classes make of it, forgetting, open neurons and time.
+
+    A line is one of the ``groups``; without them, the runs of a stream, method and memory.
+    """
     shown = readouts(results)
     headings = ["stream", "method", "memory", "seeds", *(READOUT_TITLES[readout] for readout in shown)]
     uneven = has_imbalance(results)
     headings += [*(UNEVEN_HEADINGS if uneven else ()), "forgetting", "open", "seconds"]
     cells = []
-    for row in by_seeds(results):
+    for row in by_seeds(results) if groups is None else groups:
         fractions = [result.active_fraction for result in row.results if result.active_fraction is not None]
         collapsed = CollapsedRuns.among(result.has_collapsed for result in row.results)
         cells.append(

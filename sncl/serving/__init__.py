@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sncl.errors import SnclError
+from sncl.errors import lacking
 
 if TYPE_CHECKING:
     from sncl.serving.app import make_app
@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'sncl.serving' has no attribute {name!r}")
     if missing := [each for each in ("fastapi", "uvicorn") if find_spec(each) is None]:
-        raise SnclError(f"serving needs {' and '.join(missing)}: pip install sncl[serve]")
+        raise lacking("serving", *missing)
     return getattr(import_module(_PUBLIC[name]), name)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, letters, nearest, no_such
 from sncl.streams.transforms import CropFlip, Identity, Transform, Unit
+from sncl.streams.user.recognise import SUFFIXES
 from sncl.streams.user.spec import FORMS
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ SCENARIOS: dict[Kind, Scenario] = {
     "360": "general",
     "domain": "domain-il",
     "order": "general",
+}
+WORDS = {  # of names elsewhere, and of ours
+    "split": "seq",
+    "sequential": "seq",
+    "classincremental": "seq",
+    "permuted": "perm",
+    "permutation": "perm",
+    "rotated": "rot",
+    "rotation": "rot",
+    "rotating": "rot",
+    "continual": "",
 }
 AUGMENTATIONS = ("none", "crop-flip")
 
@@ -94,13 +106,27 @@ STREAMS: dict[str, Benchmark] = {
 }
 
 
+def stream_name(name: str) -> str:
+    """The name as it stands in the table, however it is capitalised; an error that suggests one where there is none."""
+    found = name if name in STREAMS else name.lower()
+    if found not in STREAMS:
+        raise no_such("stream", name, (*STREAMS, *FORMS), near_streams(name))
+    return found
+
+
+def near_streams(name: str) -> list[str]:
+    """What may have been meant by a name: a stream as the field calls it, or a file whose suffix was left out."""
+    if files := [f"{name}{suffix}" for suffix in SUFFIXES if Path(f"{name}{suffix}").is_file()]:
+        return files
+    word = letters(name)
+    for other, ours in WORDS.items():
+        word = word.replace(other, ours)
+    return nearest(word, STREAMS)
+
+
 def named(name: str) -> Benchmark:
-    """The benchmark of that name, or an error that lists the names there are."""
-    if name not in STREAMS:
-        hint = f"; for the images in it say folder:{name}" if Path(name).is_dir() else ""
-        known = ", ".join((*STREAMS, *FORMS))
-        raise SnclError(f"there is no stream {name!r}{hint}; the known ones are {known}")
-    return STREAMS[name]
+    """The benchmark of that name, or an error that suggests one."""
+    return STREAMS[stream_name(name)]
 
 
 def user_benchmark(data: UserData, split: str | None = None, augment: str = "none") -> Benchmark:

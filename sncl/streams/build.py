@@ -10,7 +10,7 @@ import torch
 
 from sncl.errors import SnclError
 from sncl.streams.arrange import arrange
-from sncl.streams.benchmarks import Benchmark, named, resplit, user_benchmark
+from sncl.streams.benchmarks import Benchmark, named, resplit, stream_name, user_benchmark
 from sncl.streams.cache import Progress
 from sncl.streams.datasets.sources import Dataset, data_root, load
 from sncl.streams.encoding import encode_in_order
@@ -59,6 +59,7 @@ def build(
     spec = parse_spec(name, cut, target, domain, size, ignore, categories, numbers)
     if spec is not None:
         return build_user(read(spec, progress), seed, batch_size, tasks, split, validation, device, augment)
+    name = stream_name(name)
     benchmark = named(name)
     if split is not None:
         benchmark = resplit(name, benchmark, split)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from sncl.streams.raw import Indices, RawTable, rows_of
+from sncl.streams.raw import Indices, RawTable, take_rows
 from sncl.streams.standardisation import FIRST_PART, first_samples
 from sncl.streams.stream import Stream
 from sncl.tables.encoder import TableEncoder
@@ -22,10 +22,10 @@ from sncl.tensors.room import require_memory
 def encode_in_order(stream: Stream, table: RawTable) -> Stream:
     """The stream with its rows encoded, and the encoder as it is after the last of them."""
     first = first_samples(stream).numpy()
-    encoder = TableEncoder.of_kinds(rows_of(table.train, first), table.kinds)
+    encoder = TableEncoder.of_kinds(take_rows(table.train, first), table.kinds)
     if table.numeric:
         for rows in parts(stream, first):
-            encoder.update(rows_of(table.train, rows))
+            encoder.update(take_rows(table.train, rows))
         return replace(stream, encoder=encoder)
     count, tested = len(stream.x), len(stream.test_x)
     needed = 2 * np.dtype(np.float64).itemsize * encoder.width * (count + tested)  # as they are, and standardised
@@ -33,12 +33,12 @@ def encode_in_order(stream: Stream, table: RawTable) -> Stream:
     x = np.empty((count, encoder.width))
     left = np.ones(count, dtype=np.bool_)
     for rows in parts(stream, first):
-        taught = rows_of(table.train, rows)
+        taught = take_rows(table.train, rows)
         encoder.update(taught)
         x[rows] = encoder.encode(taught)
         left[rows] = False
     others = np.flatnonzero(left)  # held out, or of a task that is not asked for
-    x[others] = encoder.encode(rows_of(table.train, others))
+    x[others] = encoder.encode(take_rows(table.train, others))
     validated = stream.test_x is stream.x
     encoded = torch.from_numpy(x)
     test_x = encoded if validated else torch.from_numpy(encoder.encode(table.test))

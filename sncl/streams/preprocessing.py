@@ -147,7 +147,7 @@ class Preprocessing:
                 domain=state["domain"],
                 resize=bool(state["resize"]),
             )
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, OverflowError, RuntimeError, SnclError) as error:
             raise ValueError(f"it is no preprocessing of a run ({error})") from error
 
 

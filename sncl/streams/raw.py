@@ -46,6 +46,6 @@ def _content(column: NDArray[np.generic]) -> bytes:
     return json.dumps([None if value is None else str(value) for value in column.tolist()]).encode()
 
 
-def rows_of(columns: Columns, rows: Indices) -> Columns:
+def take_rows(columns: Columns, rows: Indices) -> Columns:
     """Some of the rows."""
     return {name: column[rows] for name, column in columns.items()}

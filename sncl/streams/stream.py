@@ -33,6 +33,9 @@ class Phase(NamedTuple):
     rows: Tensor
     domains: Tensor
 
+    def __repr__(self) -> str:
+        return f"Phase({len(self.rows)} samples)"
+
 
 @dataclass(frozen=True, eq=False)
 class Stream:
@@ -71,6 +74,16 @@ class Stream:
     preprocessing: Preprocessing | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _tests: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        learned, tested = (sum(len(phase.rows) for phase in each) for each in (self.phases, self.test_phases))
+        tasks = f"{self.tasks} task{'s' * (self.tasks != 1)}" + ", all at once" * self.joined
+        shape = " x ".join(map(str, self.shape))
+        return (
+            f"Stream({self.name}: {self.scenario}, {tasks}, {self.classes} classes, seed {self.seed};\n"
+            f"       {learned} samples to learn from in batches of {self.batch_size}, {tested} to test on, {shape} "
+            f"{str(self.x.dtype).removeprefix('torch.')}, on {self.device})"
+        )
 
     @property
     def tasks(self) -> int:

@@ -21,30 +21,30 @@ SURELY_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3}){2,}(\.\d+)?|[+-]?\d{1,3},\d
 INT64 = np.iinfo(np.int64)
 BYTES_A_CHARACTER = 12  # of an array of strings: four, and two copies on the way
 SMALLER = "remove columns or rows"
-Style = Literal["point", "comma", "thousands"]
+Spelling = Literal["point", "comma", "thousands"]
 
 
-class Cells(NamedTuple):
+class TypedCells(NamedTuple):
     """A column, and how its numbers are written."""
 
     column: Column
-    style: Style = "point"
+    style: Spelling = "point"
 
 
-def typed_cells(path: Path, name: str, values: Sequence[str], separator: str) -> Cells:
+def typed_cells(path: Path, name: str, values: Sequence[str], separator: str) -> TypedCells:
     """Numbers if all of them are, else texts. Whole numbers that float64 would merge stay whole."""
     texts = [value.strip() for value in values]
     missing = [text.lower() in MISSING_VALUES for text in texts]
     known = [text for text, absent in zip(texts, missing, strict=True) if not absent]
     if not known:
-        return Cells(np.full(len(texts), np.nan))
+        return TypedCells(np.full(len(texts), np.nan))
     if any("_" in text for text in known):  # 1_000 is no number, though Python reads it
-        return Cells(texts_with_none(path, name, texts, missing))
+        return TypedCells(texts_with_none(path, name, texts, missing))
     style, plain = spelled(known, separator)
     try:
         numbers = np.array([float(text) for text in plain], dtype=np.float64)
     except ValueError:
-        return Cells(texts_with_none(path, name, texts, missing))
+        return TypedCells(texts_with_none(path, name, texts, missing))
     if not np.isfinite(numbers).all():
         place = int((~np.isfinite(numbers)).argmax())
         row = [number for number, absent in enumerate(missing, start=1) if not absent][place]
@@ -53,16 +53,16 @@ def typed_cells(path: Path, name: str, values: Sequence[str], separator: str) ->
             "or leave it empty"
         )
     if np.abs(numbers).max() < INEXACT or not all(map(WHOLE.fullmatch, plain)):
-        return Cells(_spread(numbers, missing), style)
+        return TypedCells(_spread(numbers, missing), style)
     refuse_long(path, name, texts)
     whole = [int(text.partition(".")[0]) for text in plain]
     if any(missing) or not all(INT64.min <= value <= INT64.max for value in whole):
         left = iter(map(str, whole))
-        return Cells(texts_with_none(path, name, ["" if absent else next(left) for absent in missing], missing))
-    return Cells(np.array(whole, dtype=np.int64), style)
+        return TypedCells(texts_with_none(path, name, ["" if absent else next(left) for absent in missing], missing))
+    return TypedCells(np.array(whole, dtype=np.int64), style)
 
 
-def spelled(texts: Sequence[str], separator: str) -> tuple[Style, Sequence[str]]:
+def spelled(texts: Sequence[str], separator: str) -> tuple[Spelling, Sequence[str]]:
     """How numbers are written, and the same as Python writes them; texts that are no numbers stay as they are.
 
     A comma between fields leaves only separators of thousands for commas inside them.

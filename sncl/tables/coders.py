@@ -10,7 +10,7 @@ import numpy as np
 
 from sncl.tables.columns import Codes, Column, Floats, distinct, is_missing, numbers_of
 from sncl.tables.dates import ORDERS, DateOrder, Dates, cycles, dates_of, days_since_1970, has_times
-from sncl.tables.kinds import Kind
+from sncl.tables.kinds import ColumnKind
 
 Read = TypeVar("Read")
 
@@ -24,7 +24,7 @@ class Coder(ABC, Generic[Read]):
 
     @property
     @abstractmethod
-    def kind(self) -> Kind: ...
+    def kind(self) -> ColumnKind: ...
 
     @property
     @abstractmethod
@@ -89,7 +89,7 @@ class NumberCoder(Coder[Floats]):
     running: RunningMean = field(default_factory=RunningMean)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "boolean" if self.boolean else "number"
 
     @property
@@ -130,7 +130,7 @@ class DateCoder(Coder[Dates]):
     running: RunningMean = field(default_factory=RunningMean)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "date"
 
     @property
@@ -181,7 +181,7 @@ class CategoryCoder(Coder[Categories]):
     known: dict[str | None, int] = field(default_factory=dict)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         return "category"
 
     @property
@@ -217,7 +217,7 @@ class CategoryCoder(Coder[Categories]):
         return {"name": self.name, "kind": self.kind, "slots": self.slots, "known": list(self.known)}
 
 
-def coder_for(name: str, kind: Kind, order: str, column: Column) -> NumberCoder | DateCoder | CategoryCoder:
+def coder_for(name: str, kind: ColumnKind, order: str, column: Column) -> NumberCoder | DateCoder | CategoryCoder:
     """A coder of a column of this kind, as wide as these rows ask for; it has learned nothing yet."""
     indicator = bool(is_missing(column).any())
     if kind == "date":

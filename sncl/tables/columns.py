@@ -45,13 +45,17 @@ def is_number(text: str) -> bool:
 
 
 def is_missing(column: Column) -> Flags:
-    """Which values are missing. [rows]"""
+    """Which values are missing; a text that says nothing is. [rows]"""
     if column.dtype.kind == "f":
         return np.isnan(column)
     if column.dtype.kind == "M":
         return np.isnat(column)
     if column.dtype.kind == "O":
-        return np.fromiter((value is None for value in column.tolist()), dtype=np.bool_, count=len(column))
+        absent = (value is None or (isinstance(value, str) and not value.strip()) for value in column.tolist())
+        return np.fromiter(absent, dtype=np.bool_, count=len(column))
+    if column.dtype.kind == "U":
+        blank: Flags = np.char.str_len(np.char.strip(column)) == 0
+        return blank
     return np.zeros(len(column), dtype=np.bool_)
 
 
@@ -127,8 +131,10 @@ def _text(value: Any, name: str) -> str:
         return value.strip()
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
+    if isinstance(value, int | np.integer):
+        return str(int(value))
     if isinstance(value, Real):
-        return number_text(float(value)) if not isinstance(value, int | np.integer) else str(int(value))
+        return number_text(float(value))
     if isinstance(value, DATES):
         return str(value)
     raise BadKind(
@@ -186,11 +192,9 @@ def numbers_of(column: Column, name: str) -> Floats:
     else:
         texts, codes = distinct(column)
         values = [math.nan if text is None else _number(text) for text in texts]
-        wrong = [place for place, (text, value) in enumerate(zip(texts, values, strict=True)) if text and value is None]
-        if wrong or "" in texts:
-            place = wrong[0] if wrong else texts.index("")
-            row = int((codes == place).argmax())
-            raise not_a_number(name, str(texts[place]), row)
+        if None in values:
+            place = values.index(None)
+            raise not_a_number(name, str(texts[place]), int((codes == place).argmax()))
         numbers = np.array(values, dtype=np.float64)[codes] if values else np.zeros(0)
     infinite = np.isinf(numbers)
     if infinite.any():

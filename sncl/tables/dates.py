@@ -131,6 +131,6 @@ def cycles(moments: Dates, times: bool) -> Floats:
         *([(known - day) / DAY] if times else []),
     ]
     angles = 2 * np.pi * np.stack(parts, axis=1)
-    waves = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(moments), -1)
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(moments), 2 * len(parts))
     found: Floats = np.where(missing[:, None], 0.0, waves)
     return found

@@ -15,7 +15,7 @@ import numpy as np
 from sncl.errors import SnclError
 from sncl.tables.coders import Coder, NumberCoder, coder_for, coder_from
 from sncl.tables.columns import Columns, Flags, Floats, settled, some
-from sncl.tables.kinds import Decided, Kind, check_named, decide
+from sncl.tables.kinds import ColumnKind, Decided, check_named, decide
 
 VERSION = 1  # of what to_json returns
 
@@ -23,7 +23,7 @@ VERSION = 1  # of what to_json returns
 class TableEncoder:
     """Columns by name to a float64 matrix of a fixed width, without NaN."""
 
-    def __init__(self, coders: Sequence[Coder[Any]], columns: dict[str, Kind], notes: Iterable[str] = ()) -> None:
+    def __init__(self, coders: Sequence[Coder[Any]], columns: dict[str, ColumnKind], notes: Iterable[str] = ()) -> None:
         self.coders = list(coders)
         self.columns = columns
         self.notes = list(notes)
@@ -142,7 +142,7 @@ def decide_kinds(
     for name, values in columns.items():
         forced = next((role for role, names in given.items() if name in names), None)
         if forced is not None:
-            named_kinds: dict[str, Kind] = {"ignore": "ignored", "categories": "category", "numbers": "number"}
+            named_kinds: dict[str, ColumnKind] = {"ignore": "ignored", "categories": "category", "numbers": "number"}
             kinds[name] = Decided(named_kinds[forced])
         else:
             kinds[name] = decide(name, settled(values, name), named)

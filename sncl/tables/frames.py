@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.tables.columns import Column, Columns, settled, some
 from sncl.tables.parquet import arrow_columns
 from sncl.tensors.room import require_memory
@@ -26,7 +26,7 @@ def columns_of(rows: Any, names: Sequence[str] | None = None) -> Columns:
     if isinstance(rows, Mapping):
         return {str(name): settled(values, str(name)) for name, values in rows.items()}
     if is_sparse(rows):
-        return _of_array(dense(rows), names)
+        return _of_array(with_zeros(rows), names)
     if is_frame(rows):
         return _of_frame(rows)
     if isinstance(rows, Sequence) and not isinstance(rows, str) and rows and isinstance(rows[0], Mapping):
@@ -39,8 +39,8 @@ def columns_of(rows: Any, names: Sequence[str] | None = None) -> Columns:
 
 
 def is_frame(rows: Any) -> bool:
-    """Whether these are the columns of pandas or of something like it."""
-    return hasattr(rows, "columns") and hasattr(rows, "__getitem__") and not isinstance(rows, np.ndarray)
+    """Whether this is a table of pandas or something like it."""
+    return hasattr(rows, "columns") and hasattr(rows, "dtypes")
 
 
 def is_sparse(rows: Any) -> bool:
@@ -48,7 +48,7 @@ def is_sparse(rows: Any) -> bool:
     return hasattr(rows, "tocsr") and hasattr(rows, "nnz")
 
 
-def dense(rows: Any) -> Column:
+def with_zeros(rows: Any) -> Column:
     """A sparse matrix with all its zeros; refused where there is no room for them."""
     count, width = rows.shape
     needed = BYTES_A_NUMBER * count * width
@@ -95,7 +95,7 @@ def _exchanged(rows: Any) -> Columns:
     try:
         from pyarrow import interchange
     except ImportError as error:
-        raise SnclError("this kind of table needs pyarrow: pip install sncl[tables]") from error
+        raise lacking("this kind of table", "pyarrow") from error
     return arrow_columns(Path("the table"), interchange.from_dataframe(rows))
 
 

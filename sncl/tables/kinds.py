@@ -11,8 +11,7 @@ from sncl.errors import SnclError
 from sncl.tables.columns import TRUTHS, Codes, Column, distinct, is_missing, is_number, not_a_number, numbers_of
 from sncl.tables.dates import date_order
 
-Kind = Literal["number", "boolean", "date", "category", "ignored"]
-KINDS: tuple[Kind, ...] = ("number", "boolean", "date", "category", "ignored")
+ColumnKind = Literal["number", "boolean", "date", "category", "ignored"]
 
 FEWEST_IDS = 20  # rows; all different values in fewer are no sign of an id
 MOSTLY_DIFFERENT = 0.9  # of the texts of an id
@@ -26,7 +25,7 @@ CAMEL_ID = re.compile(r".*[a-z](?:Id|ID)")
 class Decided(NamedTuple):
     """The kind of a column, how it writes dates, and a line for the user, if there is something to say."""
 
-    kind: Kind
+    kind: ColumnKind
     order: str = "ymd"
     note: str = ""
 

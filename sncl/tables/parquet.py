@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 from sncl.tables.cells import SMALLER, refuse_long, texts_with_none
 from sncl.tables.columns import Column, Columns
 from sncl.tables.separated import refuse_unclear
 from sncl.tensors.room import require_memory
 
 BYTES_A_CELL = 8  # of a Parquet file, at least
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, NotImplementedError)
+NO_PARQUET = (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, NotImplementedError)
 
 
 def read_parquet(path: Path) -> tuple[Columns, list[str]]:
@@ -22,10 +22,10 @@ def read_parquet(path: Path) -> tuple[Columns, list[str]]:
     try:
         import pyarrow
     except ImportError as error:
-        raise SnclError("Parquet needs pyarrow: pip install sncl[tables]") from error
+        raise lacking("Parquet", "pyarrow") from error
     try:
         return arrow_columns(path, _arrow_table(path)), []
-    except (*UNREADABLE, pyarrow.ArrowException) as error:
+    except (*NO_PARQUET, pyarrow.ArrowException) as error:
         raise SnclError(f"{path} cannot be read as Parquet ({error})") from error
 
 

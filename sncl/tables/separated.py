@@ -11,16 +11,15 @@ from collections import Counter
 from pathlib import Path
 
 from sncl.errors import SnclError
-from sncl.tables.cells import MISSING_VALUES, typed_cells
+from sncl.tables.cells import MISSING_VALUES, SMALLER, typed_cells
 from sncl.tables.columns import Columns, is_number, some
 from sncl.tensors.room import require_memory
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 BYTES_A_BYTE = 5  # of a CSV file, at least: its cells as Python strings
-SMALLER = "remove columns or rows"
-CHUNK = 2**22  # bytes
-LOOKED_AT = 1000  # rows, to tell names from data
-MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+UNPACKED_AT_ONCE = 2**22  # bytes
+ROWS_COMPARED = 1000  # rows, to tell names from data
+BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 CONTROL = frozenset(range(32)) - {9, 10, 12, 13, 26}  # no text has these
 CONSECUTIVE = 3  # whole numbers in a row are names, as pandas gives them
 
@@ -63,7 +62,7 @@ def _bytes_of(path: Path) -> bytes:
             return path.read_bytes()
         content = bytearray()
         with gzip.open(path) as file:
-            while chunk := file.read(CHUNK):
+            while chunk := file.read(UNPACKED_AT_ONCE):
                 content += chunk
                 require_memory(len(content) * BYTES_A_BYTE, f"reading {path}", SMALLER)
         return bytes(content)
@@ -73,7 +72,7 @@ def _bytes_of(path: Path) -> bytes:
 
 def decoded(content: bytes, path: Path) -> tuple[str, list[str]]:
     """Bytes as text: UTF-8, UTF-16 with its mark, else the Western European one of Windows."""
-    encoding = next((name for mark, name in MARKS if content.startswith(mark)), None)
+    encoding = next((name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)), None)
     try:
         text = content.decode(encoding or "utf-8")
         return text, ["the file is UTF-16"] if encoding == "utf-16" else []
@@ -92,7 +91,7 @@ def _with_names(path: Path, lines: list[list[str]]) -> tuple[list[str], list[lis
     if len(lines) < 2:
         raise SnclError(f"{path} has no rows below a line with the names of the columns")
     first = [cell.strip() for cell in lines[0]]
-    if is_data(first, lines[1 : 1 + LOOKED_AT]):
+    if is_data(first, lines[1 : 1 + ROWS_COMPARED]):
         names = [f"x{number}" for number in range(1, len(first) + 1)]
         return names, lines, [f"the first line holds data, so columns are called x1 to x{len(first)}"]
     notes = []

@@ -51,8 +51,8 @@ class Scores:
     open_by_task: list[float] = field(default_factory=list)
     seconds: float = 0.0
     best_recalls: list[float] = field(default_factory=list)
-    confusion: Tensor | None = field(default=None, init=False, repr=False, compare=False)
     largest_loss: float = 0.0  # of the task that is learned now
+    confusion: Tensor | None = field(default=None, init=False, repr=False, compare=False)
     packed: dict[Readout, list[Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def add(self, tested: Assessment, learned: range, open_fraction: float | None) -> None:

@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from threading import Event, Lock, Thread
+from types import ModuleType
 from typing import Any
 
 from sncl.errors import SnclError
@@ -32,12 +34,14 @@ def run_all(
     jobs: Sequence[Any],
     workers: int,
     watch: Callable[[int, Any], None] | None = None,
+    load_program: bool = True,
 ) -> list[Any]:
     """``function(job, report)`` for every job, ``workers`` at a time; the results in the order of the jobs.
 
     What a job reports arrives at ``watch(number of the job, report)``. A job that fails, or whose process is killed,
     does not stop the others; the first failure is raised when all are done. Ctrl-C and SIGTERM end the
-    workers behind their next batch, with a checkpoint.
+    workers behind their next batch, with a checkpoint. Workers load the program of this process as a module, with what
+    it defines and changes, unless ``load_program`` is False: it may have no guard against being run again.
 
     Every worker has a line of its own to this process, which notices on it when the other end dies. A pool and a
     queue, which the workers share, can wait for ever for one that was killed.
@@ -56,7 +60,7 @@ def run_all(
 
     try:
         for _ in range(min(workers, len(jobs))):
-            give(_hire(function, processes))
+            give(_hire(function, processes, load_program))
         while busy:
             for link in wait(list(busy)):
                 assert isinstance(link, Connection)
@@ -72,9 +76,25 @@ def run_all(
                 else:
                     failed[number] = value
                 if waiting:
-                    give(link if kind != "death" else _hire(function, processes))
+                    give(link if kind != "death" else _hire(function, processes, load_program))
     finally:
         _dismiss(processes)
+    if failed:
+        raise _told(failed[min(failed)], len(failed), len(jobs))
+    return results
+
+
+def run_here(
+    function: Callable[[Any, Report], Any], jobs: Sequence[Any], watch: Callable[[int, Any], None] | None = None
+) -> list[Any]:
+    """:func:`run_all` in this process, one job after the other: for what no other process could be told."""
+    results: list[Any] = [None] * len(jobs)
+    failed: dict[int, Exception] = {}
+    for number, job in enumerate(jobs):
+        try:
+            results[number] = function(job, partial(watch or _ignore, number))
+        except SnclError as error:
+            failed[number] = error
     if failed:
         raise _told(failed[min(failed)], len(failed), len(jobs))
     return results
@@ -124,7 +144,7 @@ def run_in_threads(
     return [each.result() for each in waiting]
 
 
-def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess]) -> Connection:
+def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess], load_program: bool) -> Connection:
     """Start a worker; the line to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -136,13 +156,29 @@ def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess]
     with finishing():  # half a worker could not be told to stop
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
-            process.start()
+            with nullcontext() if load_program else _without_program():
+                process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         there.close()
         processes[here] = process
     stop_if_asked()
     return here
+
+
+def _ignore(number: int, report: Any) -> None:
+    """Nobody watches."""
+
+
+@contextmanager
+def _without_program() -> Iterator[None]:
+    """Let a process that is started here not load the program of this one."""
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program
 
 
 def _received(link: Connection, process: BaseProcess) -> tuple[str, Any]:

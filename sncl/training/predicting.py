@@ -37,7 +37,12 @@ class Inference(NamedTuple):
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         given = self.signature.checked(as_inputs(x))
         parts = (mapped(lambda tensor: tensor.to(self.device), part) for part in pieces(given, EVALUATION_BATCH))
-        return torch.cat([self.method.predict(self.net, eval_input(self.transform, part), task) for part in parts])
+        try:
+            return torch.cat([self.method.predict(self.net, eval_input(self.transform, part), task) for part in parts])
+        except ValueError as error:  # a BatchNorm without running statistics, which needs two samples
+            raise SnclError(
+                f"the network {type(self.net.body).__name__} cannot predict these samples: {error}"
+            ) from error
 
 
 class Predictor(ABC):

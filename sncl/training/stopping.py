@@ -47,6 +47,25 @@ def heed_signals(last_words: str) -> None:
                 signal.signal(each, _told)
 
 
+@contextmanager
+def heeding() -> Iterator[None]:
+    """Stop by Ctrl-C as this module says while the block runs, in a program that is not ours.
+
+    A second Ctrl-C raises wherever it comes. Afterwards everything is as it was. Threads other than the main one are
+    told of no signal, and nothing changes there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _told_in_passing)
+    _asked.number = None
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        _asked.number = None
+
+
 def heed_parent() -> None:
     """Stop by the SIGTERM of a parent process, which may send it more than once and ends this one if it must."""
     signal.signal(signal.SIGTERM, _told_by_parent)
@@ -100,6 +119,15 @@ def _told(number: int, frame: FrameType | None) -> None:
     if _loading(frame):
         _leave(number, _asked.last_words)
     raise Stopped
+
+
+def _told_in_passing(number: int, frame: FrameType | None) -> None:
+    again = _asked.number is not None
+    if again and time.monotonic() - _asked.when < ECHO_SECONDS:
+        return
+    _asked.number, _asked.when = number, time.monotonic()
+    if again or not _asked.blocks:
+        raise Stopped
 
 
 def _told_by_parent(number: int, frame: FrameType | None) -> None:

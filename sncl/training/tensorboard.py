@@ -16,7 +16,7 @@ from typing import Self
 
 import torch
 
-from sncl.errors import SnclError
+from sncl.errors import lacking
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import Matrix, Row, forgetting, mean
 from sncl.networks.gating.attach import gates, variance_gates
@@ -28,7 +28,7 @@ FLUSH_SECONDS = 10  # until TensorBoard can see what was written
 def check_tensorboard() -> None:
     """Refuse to write what could not be written, before the runs."""
     if find_spec("tensorboard") is None:
-        raise SnclError("`tensorboard` needs the package tensorboard: pip install sncl[tensorboard]")
+        raise lacking("a log for TensorBoard", "tensorboard")
 
 
 def await_next_second(folder: Path) -> None:

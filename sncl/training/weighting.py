@@ -49,8 +49,7 @@ def weights_beside(memory: Memory | None, y: Tensor, weights: Tensor | None) -> 
     if weights is None:
         return {WEIGHT: torch.ones(len(y), device=y.device)} if WEIGHT in stored else {}
     if memory is not None and stored and WEIGHT not in stored:
-        ones = (torch.arange(len(stored["y"]), device=memory.device) < len(memory)).float()
-        memory.load(memory.state() | {f"rows/{WEIGHT}": ones})
+        memory.load(memory.state() | {f"rows/{WEIGHT}": torch.ones(len(memory), device=memory.device)})
     return {WEIGHT: upload(weights, y.device)}
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.methods.table import Settings
+from sncl.methods.table import Settings, method_name
 from sncl.runs.experiment import PROTOCOL, Experiment
 from sncl.runs.plan import plan
 from sncl.runs.settings import defaults
+from sncl.streams.benchmarks import stream_name
 from sncl.streams.user.data import UserData
 from sncl.tuning.space import SPACES, STEP_SIZES, Choices, Space, including, is_on, parse_values
 
@@ -109,7 +110,7 @@ def plan_search(
     if not 0 < validation < 1:
         raise SnclError(f"`validation` lies between 0 and 1, not at {validation}: nothing is chosen on test data")
     fixed, searched = fixed or {}, searched or {}
-    stream = stream if user_data is None else user_data.name
+    stream, method = stream_name(stream) if user_data is None else user_data.name, method_name(method)
     bare = Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, {}, user_data)
     refuse_searched(searched, fixed)
     search = replace(bare, space=search_space(method, bare.experiment({}, 0).settings, fixed, searched))

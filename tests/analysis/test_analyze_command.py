@@ -91,7 +91,7 @@ def test_errors_are_one_line(analyze: Sncl, runs: Path, tmp_path: Path, monkeypa
         assert done.err.startswith("error: ") and done.err.count("\n") == 1 and words in done.err, done.err
     monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     done = analyze("fisher", folder, "--picture", "found.png")
-    assert (done.code, done.err) == (2, "error: drawing needs matplotlib: pip install sncl[plots]\n")
+    assert (done.code, done.err) == (2, "error: drawing needs matplotlib: pip install matplotlib\n")
 
 
 def test_ctrl_c_writes_nothing(analyze: Sncl, runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 from command_line import Sncl
 
 from sncl.cli.words import as_options, option_names, setting_names
+from sncl.errors import SnclError
+from sncl.training.learner import Learner
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,15 @@ from sncl.cli.words import as_options, option_names, setting_names
 )
 def test_arguments_become_options(said: str, printed: str) -> None:
     assert as_options(said) == printed
+
+
+def test_a_missing_gpu_is_told_to_each_in_their_words(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SnclError) as raised:
+        Learner(torch.nn.Linear(2, 2), "er", memory=3, device="cuda")
+    assert str(raised.value) == 'no CUDA device was found here; use `device="cpu"`'
+    done = sncl(*TRAIN, "--device", "cuda")
+    assert (done.code, done.err) == (2, "error: no CUDA device was found here; use --device cpu\n")
 
 
 def test_arguments_that_messages_name_are_options() -> None:
@@ -51,7 +63,8 @@ SEEDS = "error: give either --seed or --seeds, not both\n"
         ([*TRAIN, "--set", "lr=0"], "error: lr is a positive number, not 0.0\n"),
         (
             [*TRAIN, "--set", "nosuch=1"],
-            "error: there is no setting 'nosuch' here; --set takes batch_size, clip, ema, lr, replay, split, width\n",
+            "error: there is no setting 'nosuch' here; --set takes batch_size, class_weight, clip, ema, lr, replay, "
+            "split, width\n",
         ),
         (
             ["train", "--stream", "digits-360", "--method", "er", "--epochs", "2"],

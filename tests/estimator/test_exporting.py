@@ -47,7 +47,7 @@ def test_given_samples_are_compared(tmp_path: Path) -> None:
 
 def test_a_table_with_texts_and_gaps_is_encoded_by_what_the_file_says(tmp_path: Path) -> None:
     rows = [
-        {"size": None if number % 9 == 0 else number % 7, "soil": "clay sand loam".split()[number % 3]}
+        {"size": None if number % 9 == 0 else number % 7, "soil": ["clay", "sand", "loam"][number % 3]}
         for number in range(60)
     ]
     labels = ["dry" if row["soil"] == "sand" else "wet" for row in rows]

@@ -218,7 +218,9 @@ def test_errors_are_one_line(sncl: Sncl, sparse: Path, tmp_path: Path, monkeypat
     told = train(tmp_path / "told", "pnn", "seq-digits", {})
     assert "pnn predicts only when told the task" in fails(told, "--torch")
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
-    assert "an ONNX file needs onnx and onnxscript and onnxruntime: pip install sncl[export]" in fails(sparse)
+    assert "an ONNX file needs onnx and onnxscript and onnxruntime: pip install onnx onnxscript onnxruntime" in fails(
+        sparse
+    )
 
 
 def test_a_file_that_is_there_is_replaced_only_by_force(sncl: Sncl, sparse: Path, tmp_path: Path) -> None:
@@ -301,5 +303,5 @@ def test_a_format_is_chosen_by_its_name_or_by_the_files(tmp_path: Path) -> None:
 
 def test_what_a_format_needs_is_said_in_the_librarys_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
-    with pytest.raises(SnclError, match=r"pip install sncl\[export\]; `torch` needs neither"):
+    with pytest.raises(SnclError, match=r"pip install onnx onnxscript onnxruntime; `torch` needs neither"):
         choose_format(None, None)

@@ -8,6 +8,10 @@ from typing import Any
 
 
 def one_by_one(
-    function: Callable[..., Any], jobs: Sequence[Any], workers: int, watch: Callable[..., None]
+    function: Callable[..., Any],
+    jobs: Sequence[Any],
+    workers: int,
+    watch: Callable[..., None],
+    load_program: bool = True,
 ) -> list[Any]:
     return [function(job, partial(watch, number)) for number, job in enumerate(jobs)]

@@ -16,6 +16,7 @@ from rich.console import Console
 from sncl.cli import jobs as cli_jobs
 from sncl.cli import trials
 from sncl.evaluation.collapse import Collapse
+from sncl.live import jobs as live_jobs
 from sncl.live.drawing import column, course, duration, shade, spark
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, Overall, live
@@ -201,7 +202,7 @@ def test_small_pictures() -> None:
 
 def test_jobs_are_named_by_what_they_differ_in() -> None:
     def named(*what: tuple[str, str, int, int]) -> tuple[str, list[str]]:
-        return cli_jobs.run_titles([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
+        return live_jobs.run_titles([plan(s, m, memory=size, seed=seed, device="cpu") for s, m, size, seed in what])
 
     assert named(("seq-digits", "er", 50, 3)) == ("er on seq-digits, memory 50, seed 3", [""])
     assert named(("seq-digits", "er", 50, 0), ("seq-digits", "er", 50, 1)) == (
@@ -217,7 +218,7 @@ def test_jobs_are_named_by_what_they_differ_in() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_runs_are_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    monkeypatch.setattr(cli_jobs, "run_all", one_by_one)
+    monkeypatch.setattr(live_jobs, "run_all", one_by_one)
     monkeypatch.delenv("TERM", raising=False)
     jobs = [
         Job(plan("seq-digits", "er", memory=20, tasks=2, epochs=1, seed=seed, device="cpu"), tmp_path / f"{seed}")

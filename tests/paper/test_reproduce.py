@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from command_line import Sncl
 
-from sncl.cli import jobs as cli_jobs
 from sncl.cli.tables import command_line
 from sncl.errors import SnclError
+from sncl.live import jobs as live_jobs
 from sncl.paper import records, reproduce
 from sncl.paper import tables as paper
 from sncl.paper.comparison import Command, markdown
@@ -55,7 +55,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
         return perform(experiment, *rest)
 
     monkeypatch.setattr(runs_perform, "perform", noted)
-    monkeypatch.setattr(cli_jobs, "run_all", one_by_one)
+    monkeypatch.setattr(live_jobs, "run_all", one_by_one)
     return found
 
 
@@ -231,7 +231,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
         found.extend(job.experiment for job in jobs)
         return [None] * len(jobs)
 
-    monkeypatch.setattr(cli_jobs, "run_jobs", note)
+    monkeypatch.setattr("sncl.cli.jobs.run_jobs", note)
     return found
 
 
@@ -324,7 +324,7 @@ def test_a_failed_run_is_named_and_the_others_are_shown(
     sncl: Sncl, tmp_path: Path, digits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a process of their own: ER diverges, SGD does not."""
-    monkeypatch.setattr(cli_jobs, "cores", lambda: 1)
+    monkeypatch.setattr(live_jobs, "cores", lambda: 1)
     monkeypatch.setitem(defaults_table()["seq-digits"]["er"]["any"], "lr", 1e9)
     done = sncl(*ONE, "--method", "sgd", "--results", "results")
     assert done.code == 2

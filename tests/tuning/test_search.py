@@ -111,4 +111,4 @@ def test_what_cannot_be_searched_is_one_line(sncl: Sncl, tmp_path: Path, options
 
 def test_without_optuna_the_command_says_what_to_install(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "find_spec", lambda name: None)
-    assert sncl(*SHORT) == (2, "", "error: tuning needs optuna: pip install sncl[tune]\n")
+    assert sncl(*SHORT) == (2, "", "error: tuning needs optuna: pip install optuna\n")

@@ -9,7 +9,7 @@ from typing import Literal
 
 from filelock import FileLock, Timeout
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, nearest, suggestion
 from sncl.streams.datasets.download import TransferProgress, download
 from sncl.streams.datasets.sources import READERS
 from sncl.streams.datasets.unpack import unpack
@@ -84,9 +84,8 @@ def fetch(
     address up to the file name; ``progress(file, bytes so far, bytes in all)`` follows the transfer.
     """
     if name not in packages:
-        raise SnclError(
-            f"There is nothing to fetch for '{name}'; data sets that can be fetched: {', '.join(packages)}."
-        )
+        near = suggestion(nearest(name, packages))
+        raise SnclError(f"There is nothing to fetch for '{name}'; {near}what can be fetched is {', '.join(packages)}.")
     present = READERS[name].find(root)
     if present is not None:
         return [present]

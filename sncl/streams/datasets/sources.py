@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, nearest, suggestion
 from sncl.streams.datasets import cifar10, digits, mnist, tiny_imagenet
 
 if TYPE_CHECKING:  # which files there are is known without torch
@@ -118,7 +118,8 @@ def data_root(given: Path | None = None) -> Path:
 def load(name: str, root: Path, progress: Progress | None = None) -> Dataset:
     """The data set of this name under ``root``; ``progress(done, all)`` follows a decoding that takes minutes."""
     if name not in READERS:
-        raise SnclError(f"There is no data set '{name}'; the known ones are {', '.join(READERS)}.")
+        near = suggestion(nearest(name, READERS))
+        raise SnclError(f"There is no data set '{name}'; {near}the known ones are {', '.join(READERS)}.")
     reader = READERS[name]
     path = reader.find(root)
     if path is None:

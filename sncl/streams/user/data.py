@@ -22,7 +22,8 @@ from sncl.streams.holdout import hold_out_test
 from sncl.streams.user.arrays import list_arrays
 from sncl.streams.user.folder import list_folder
 from sncl.streams.user.listing import Annotations, Listing, Strings, sorted_names
-from sncl.streams.user.spec import Cut, DataSpec, Form
+from sncl.streams.user.recognise import Form
+from sncl.streams.user.spec import Cut, DataSpec
 from sncl.streams.user.tables import list_table
 from sncl.tables.columns import is_number, some
 

@@ -20,10 +20,10 @@ from sncl.errors import SnclError
 from sncl.streams.cache import Progress
 from sncl.streams.user.images import decode_images
 from sncl.streams.user.listing import Annotations, Inputs, Listing, natural_key
+from sncl.streams.user.recognise import IMAGE_SUFFIXES
 from sncl.streams.user.spec import DataSpec
 from sncl.tables.columns import some
 
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 TEST_NAMES = ("test", "val", "valid", "validation")
 LAYOUT = "PATH/<class>/*.png, PATH/<domain>/<class>/*.png, or PATH/train and PATH/test with such folders in them"
 

@@ -1,4 +1,4 @@
-"""How a stream's name and options specify the user's data: ``folder:PATH``, ``npz:PATH`` and ``table:PATH``."""
+"""How a stream's name and options specify the user's data: ``folder:PATH``, ``npz:PATH``, ``table:PATH``, or a path."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sncl.errors import SnclError
-from sncl.tables.reading import table_suffix
+from sncl.streams.user.recognise import Form, recognised
 
-Form = Literal["folder", "npz", "table"]
 Cut = Literal["classes", "domain", "none"]
 
 FORMS: dict[str, str] = {
@@ -73,13 +72,19 @@ def parse_spec(
 
 
 def locate(stream: str) -> tuple[Form, Path] | None:
-    """The form and the path that a stream's name gives; None for a name that is neither a form nor a file of one."""
+    """The form and the path that a stream's name gives; None for a name of `sncl list`, and for one that is no path."""
     form, colon, rest = stream.partition(":")
     if colon and form in get_args(Form):
         if not rest:
             raise SnclError(f"{form}: is followed by a path, as in {form}:data/mine")
         return form, Path(rest).expanduser()  # type: ignore[return-value]
-    path = Path(stream).expanduser()
-    if path.suffix.lower() == ".npz":
-        return "npz", path
-    return ("table", path) if table_suffix(path) is not None else None
+    return None if beside_benchmark(stream) else recognised(Path(stream).expanduser())
+
+
+def beside_benchmark(stream: str) -> str:
+    """A note where a file or folder has the name of a benchmark, which is what the name stands for; else nothing."""
+    if not Path(stream).exists():
+        return ""
+    from sncl.streams.benchmarks import STREAMS
+
+    return f"{stream} is the benchmark; for what lies here under that name say ./{stream}" if stream in STREAMS else ""

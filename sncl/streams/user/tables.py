@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.streams.raw import RawTable, rows_of
+from sncl.streams.raw import RawTable, take_rows
 from sncl.streams.user.listing import Annotations, Inputs, Listing, Strings, as_strings
 from sncl.streams.user.spec import DataSpec
 from sncl.tables.columns import Column, Columns, is_missing, some
@@ -44,8 +44,8 @@ def list_table(spec: DataSpec) -> Listing:
     kinds, encoder = understood(spec, tables)
 
     def load(indices: Tensor, test_indices: Tensor) -> Inputs:
-        rows = rows_of(inputs, indices.numpy())
-        tested = rows_of({name: (inputs if test is None else test)[name] for name in inputs}, test_indices.numpy())
+        rows = take_rows(inputs, indices.numpy())
+        tested = take_rows({name: (inputs if test is None else test)[name] for name in inputs}, test_indices.numpy())
         return inputs_of(spec, encoder, RawTable(rows, tested, kinds, numeric=is_numeric(encoder, rows, tested)))
 
     return Listing(
@@ -87,7 +87,7 @@ def inputs_of(spec: DataSpec, encoder: TableEncoder, table: RawTable) -> Inputs:
     needed = 2 * np.dtype(np.float64).itemsize * encoder.width * (count + tested)  # in parts, and together
     require_memory(needed, f"{spec.name} as {encoder.width} columns of numbers", "remove columns or rows")
     train, test = (encoder.encode(columns) for columns in (table.train, table.test))
-    raw = RawTable(*(named_columns(encoder, each) for each in (train, test)), table.kinds, numeric=True)
+    raw = RawTable(named_columns(encoder, train), named_columns(encoder, test), table.kinds, numeric=True)
     return Inputs(torch.from_numpy(train), torch.from_numpy(test), raw)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sncl.errors import SnclError
+from sncl.errors import SnclError, lacking
 
 Predict = Callable[[Tensor], Tensor]  # samples -> logits
 Metadata = dict[str, str]
@@ -139,7 +139,5 @@ def choose_format(name: str | None, file: Path | None) -> Format:
     found = FORMATS[name or ("onnx" if file is None else suffixes[file.suffix])]
     missing = [package for package in found.packages if find_spec(package) is None]
     if missing:
-        raise SnclError(
-            f"an {found.title} file needs {' and '.join(missing)}: pip install sncl[export]; `torch` needs neither"
-        )
+        raise SnclError(f"{lacking(f'an {found.title} file', *missing)}; `torch` needs neither")
     return found

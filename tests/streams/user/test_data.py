@@ -53,7 +53,7 @@ def test_a_stream_from_python(tmp_path: Path) -> None:
     stream = sncl.stream(str(files.save_table(tmp_path / "flowers.csv")), target="kind", split="3x1", seed=2)
     assert (stream.tasks, stream.classes, stream.names) == (3, 3, ("setosa", "versicolor", "virginica"))
     x, y = stream.batch(1, stream.positions(1, 0)[0])
-    assert (x.shape, set(y.tolist())) == ((32, 8), {1})
+    assert (x.shape, set(y.tolist())) == ((32, 5 + 16), {1})  # five numbers, and places for the soils
     joint = stream.joint()
     assert (joint.tasks, len(joint.phases[0].rows)) == (1, 120)
     with pytest.raises(SnclError, match=r"wants 8 classes, but table:flowers.csv has 3: for 2 classes a task say 2x2"):

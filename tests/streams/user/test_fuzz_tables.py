@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import FUZZ, corpus, fresh, mutants, read_or_refused
 
+import sncl
+
 ROWS = files.flowers()[:30]
 
 
@@ -15,8 +17,9 @@ def check(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     loaded = read_or_refused(lambda: files.read_data(path))
     if loaded is not None:
-        assert loaded.dataset.train_x.isfinite().all()
-        assert len(loaded.dataset.names) > 1
+        assert loaded.dataset.table is not None and len(loaded.dataset.names) > 1
+        stream = read_or_refused(lambda: sncl.stream(str(path)))
+        assert stream is None or (stream.x.isfinite().all() and stream.test_x.isfinite().all())
     path.unlink()
 
 

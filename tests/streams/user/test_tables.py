@@ -1,4 +1,4 @@
-"""The user's tables: columns of numbers and of texts, CSV and Parquet."""
+"""The user's tables: which columns are what, in CSV and Parquet; how rows are encoded is in test_encoding.py."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import user_files as files
 
+import sncl
 from sncl.errors import SnclError
 
 
@@ -14,15 +15,23 @@ def test_columns_of_a_table(tmp_path: Path) -> None:
     for name, content in (("train.csv", rows), ("test.csv", [[5, "c", "y"], [6, "a", "x"]])):
         files.save_table(tmp_path / "mine" / name, content, ["size", "colour", "label"])
     dataset = files.read_data(f"table:{tmp_path / 'mine'}").dataset
-    assert dataset.train_x.tolist() == [[1.5, 0, 1], [2.5, 1, 0], [3.5, 0, 1], [4.5, 1, 0]]
-    assert dataset.test_x.tolist() == [[5, 0, 0], [6, 1, 0]]  # a colour that no training row has is none of them
     assert (dataset.train_y.tolist(), dataset.test_y.tolist()) == ([0, 1, 0, 1], [1, 0])
+    stream = sncl.stream(f"table:{tmp_path / 'mine'}")  # a task is a class
+    assert stream.x[:, 1:].tolist() == [first_of(17, place)[1:] for place in (1, 2, 1, 2)]  # b came first
+    assert stream.test_x[:, 1:].tolist() == [[0.0] * 16, first_of(17, 2)[1:]]  # c was never learned
+
+
+def first_of(width: int, place: int) -> list[float]:
+    return [float(each == place) for each in range(width)]
 
 
 def test_numbers_in_a_test_table_where_texts_were_learned(tmp_path: Path) -> None:
     for name, content in (("train.csv", [["a", "x"], ["b", "y"]]), ("test.csv", [[1, "x"], [2, "y"]])):
         files.save_table(tmp_path / "mine" / name, content, ["code", "label"])
-    assert files.read_data(f"table:{tmp_path / 'mine'}").dataset.test_x.tolist() == [[0, 0], [0, 0]]
+    files.save_table(
+        tmp_path / "mine" / "train.csv", [["a", "x"], ["a", "x"], ["b", "y"], ["b", "y"]], ["code", "label"]
+    )
+    assert not sncl.stream(f"table:{tmp_path / 'mine'}").test_x.any()
 
 
 def test_other_separators_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -47,7 +56,10 @@ def test_parquet_is_the_same_as_csv(tmp_path: Path) -> None:
     )
     columns["sepal width"][7] = None
     parquet.write_table(pyarrow.table(columns), tmp_path / "flowers.parquet")
-    with pytest.raises(SnclError, match="row 8 has no value in the column 'sepal width'"):
+    assert sncl.stream(str(tmp_path / "flowers.parquet")).x.isfinite().all()
+    columns["kind"][7] = None
+    parquet.write_table(pyarrow.table(columns), tmp_path / "flowers.parquet")
+    with pytest.raises(SnclError, match="the values of the target 'kind' are missing in row 8; fill it in or remove"):
         files.read_data(tmp_path / "flowers.parquet")
 
 
@@ -82,7 +94,7 @@ def test_memory_is_asked_for_before_it_is_taken(tmp_path: Path, monkeypatch: pyt
     for available, what in ((10**5, "reading .*mine.csv"), (5 * 10**5, "the column 'text'"), (10**6, "as 91 columns")):
         monkeypatch.setattr("sncl.tensors.room.available_memory", lambda available=available: available)
         with pytest.raises(SnclError, match=rf"{what}.* would take .* GiB of memory, .*; remove columns"):
-            files.read_data(table)
+            sncl.stream(str(table))
 
 
 def test_a_pipe_is_no_table(tmp_path: Path) -> None:

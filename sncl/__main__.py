@@ -1,0 +1,5 @@
+"""``python -m sncl``."""
+
+from sncl.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Experiments from Python and notebooks: run them, read them back, look at them."""
