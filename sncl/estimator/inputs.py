@@ -143,12 +143,14 @@ class TabularEstimator(StatefulEstimator):
             if given.ndim == 2:  # saved before there were encoders
                 assert_all_finite(given, input_name="X", estimator_name=type(self).__name__)
             return given
+        if isinstance(given, np.ndarray) and encoder.whole and not _has_nan(given):
+            if learn:
+                encoder.update_numbers(given.astype(np.float64))
+            return given
         columns = as_columns(given, list(encoder.columns))
         try:
             if learn:
                 encoder.update(columns)
-            if isinstance(given, np.ndarray) and encoder.whole and not _has_nan(given):
-                return given
             return encoder.encode(columns)
         except SnclError as error:
             raise as_bad_input(error) from error
