@@ -33,14 +33,29 @@ from sncl.networks.gating.policies import KL, Grow
 USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
 
 
-@parametrize_with_checks([SNCLClassifier(hidden=32, epochs=5), ContinualClassifier(hidden=32, epochs=5)])
+def expected_to_fail(estimator: Estimator) -> dict[str, str]:
+    reason = (
+        "a sample of weight 0 or 2 is not one that is left out or comes twice: order, batches, replay and memory are "
+        "drawn for the samples there are"
+    )
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
+
+
+@parametrize_with_checks(
+    [SNCLClassifier(hidden=32, epochs=5), ContinualClassifier(hidden=32, epochs=5)],
+    expected_failed_checks=expected_to_fail,
+)
 def test_scikit_learns_own_checks(estimator: Estimator, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [SNCLClassifier(), *(ContinualClassifier(name, settings=None) for name in ("derpp", "er", "er-ace", "sgd", "oewc"))]
+    [
+        SNCLClassifier(),
+        *(ContinualClassifier(name, settings=None) for name in ("derpp", "er", "er-ace", "sgd", "oewc")),
+    ],
+    expected_failed_checks=expected_to_fail,
 )
 def test_scikit_learns_own_checks_with_the_defaults(estimator: Estimator, check: Any) -> None:
     check(estimator)
@@ -285,7 +300,7 @@ def test_a_module_is_copied_and_may_have_outputs_to_spare() -> None:
         ({"batch_size": -1}, "`batch_size` is at least 1, not -1"),
         ({"memory": 0}, "at least 1 .*, not 0"),
         ({"lr": -1.0}, "positive number, not -1"),
-        ({"lr": 1e9}, "the loss became (nan|inf); use a smaller `lr` than 1000000000.0"),
+        ({"lr": 1e9}, "the loss .* became (nan|infinite) by step .*; use a smaller `lr`"),
         ({"network": nn.Flatten()}, "the network Flatten has no parameters"),
         ({"network": lambda features, classes: None}, r"`network` is an nn\.Module or makes one .*, not NoneType"),
         ({"network": nn.Linear(5, 4)}, r"the network Linear cannot take inputs of the shape \[6\]"),
