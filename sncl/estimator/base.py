@@ -18,6 +18,7 @@ from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
 from sncl.estimator.inputs import ColumnNames, GivenInputs
 from sncl.estimator.spec import LearnerSpec, Network, check_method
+from sncl.estimator.weighting import ClassWeight, WeighingEstimator
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
 from sncl.training.exclusive import exclusive
@@ -25,7 +26,7 @@ from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
 
 
-class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEstimator):  # type: ignore[misc]  # untyped
     """A classifier around a learner. Subclasses say which method it learns with."""
 
     def __init__(
@@ -43,6 +44,7 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
         categories: ColumnNames | None,
         numbers: ColumnNames | None,
         ema: float,
+        class_weight: ClassWeight,
         random_state: Any,
         device: str,
         verbose: int,
@@ -60,6 +62,7 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
         self.categories = categories
         self.numbers = numbers
         self.ema = ema
+        self.class_weight = class_weight
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -72,26 +75,31 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
     # --- learning
 
     @exclusive
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn these samples from scratch, in ``epochs`` passes over all of them in random order."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn these samples from scratch, in ``epochs`` passes over all of them in random order.
+
+        ``sample_weight`` says how much the label of each counts; without it, 1.
+        """
         X, y = self._validated(X, y, first=True)
+        given = self._check_weighing(sample_weight, len(y))
         X = self._start(X, np.unique(y))
-        self._learn(X, y, self.epochs, shuffle=True)
+        self._learn(X, y, self.epochs, shuffle=True, weights=self._weights(y, given))
         if self.learner_.method.needs_boundaries:
             self.learner_.boundary(self._spec.samples(X), self._targets(y))
         return self
 
     @exclusive
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on learning: one pass over these samples, in their order.
 
         New classes may come at any time. ``classes`` names those that will come, if they are known; it may be left out,
-        also in the first call, and may name further ones later.
+        also in the first call, and may name further ones later. ``sample_weight`` is that of :meth:`fit`.
         """
         first = not self.__sklearn_is_fitted__()
         if not first:
             self._check_usable()
         X, y = self._validated(X, y, first)
+        given = self._check_weighing(sample_weight, len(y))
         if not first:
             self._check_kind(y)
         named = np.unique(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
@@ -101,7 +109,7 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
             self._check_values(X)
             self._meet(named)
             X = self._encoded(X, self.encoder_, learn=True)
-        self._learn(X, y, 1, shuffle=False)
+        self._learn(X, y, 1, shuffle=False, weights=self._weights(y, given))
         return self
 
     @exclusive
@@ -178,6 +186,7 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
         _reach(learner, len(classes))
         self._spec, self.learner_, self._scale, self.encoder_ = spec, learner, scale, encoder
         self.classes_, self._outputs = classes, np.arange(len(classes))
+        self._counts, self._weight_sum = np.zeros(len(classes), dtype=np.int64), 0.0
         self._diverged = ""
         for note in () if encoder is None else encoder.notes:
             self._say(note)
@@ -219,15 +228,17 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
             order = classes.argsort(kind="stable")
             self.classes_, self._outputs = classes[order], outputs[order]
 
-    def _learn(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool) -> None:
+    def _learn(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool, weights: Tensor | None) -> None:
         try:
-            self._make_passes(X, y, epochs, shuffle)
+            self._make_passes(X, y, epochs, shuffle, weights)
             check_weights(self.learner_)
         except Diverged as error:
             self._diverged = str(error)
             raise
 
-    def _make_passes(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool) -> None:
+    def _make_passes(
+        self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool, weights: Tensor | None
+    ) -> None:
         x, labels = self._spec.samples(X), self._targets(y)
         if self._scale is not None:
             with self.learner_.exclusively():
@@ -236,7 +247,10 @@ class BaseContinualClassifier(ClassifierMixin, ExportableEstimator):  # type: ig
         for epoch in range(epochs):
             if shuffle:
                 order = torch.randperm(len(x), generator=generator(self._spec.seed, "order", epoch))
-            losses = [self.learner_.learn(x[part], labels[part]) for part in _batches(order, self.batch_size)]
+            losses = [
+                self.learner_.learn(x[part], labels[part], None if weights is None else weights[part])
+                for part in _batches(order, self.batch_size)
+            ]
             loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
             if not np.isfinite(loss):
                 raise Diverged(f"the loss became {loss}; use a smaller `lr` than {self.lr}")

@@ -19,6 +19,7 @@ from sncl.errors import BadInput
 from sncl.estimator.base import BaseContinualClassifier
 from sncl.estimator.inputs import ColumnNames
 from sncl.estimator.spec import Network
+from sncl.estimator.weighting import ClassWeight
 from sncl.methods.constructor import OwnMethod
 from sncl.methods.own import name_method
 from sncl.methods.table import Value, entry
@@ -58,6 +59,10 @@ class ContinualClassifier(BaseContinualClassifier):
     ema : float, default=0.0
         Predict with an exponential moving average of the weights with this decay (0.999: about a thousand steps). It
         forgets less on streams that change slowly; 0 predicts with the weights as they are.
+    class_weight : "balanced", dict or None, default=None
+        How much the labels of each class count; a class that a dictionary does not name counts 1. "balanced" is
+        n_samples / (n_classes * samples of the class): of all samples in ``fit``, of those seen so far in
+        ``partial_fit``. It is multiplied with ``sample_weight``.
     random_state : int, RandomState or None, default=None
         Decides initial weights, order, replay and admission.
     device : str, default="cpu"
@@ -105,6 +110,7 @@ class ContinualClassifier(BaseContinualClassifier):
         categories: ColumnNames | None = None,
         numbers: ColumnNames | None = None,
         ema: float = 0.0,
+        class_weight: ClassWeight = None,
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
@@ -124,6 +130,7 @@ class ContinualClassifier(BaseContinualClassifier):
             categories=categories,
             numbers=numbers,
             ema=ema,
+            class_weight=class_weight,
             random_state=random_state,
             device=device,
             verbose=verbose,
@@ -200,6 +207,7 @@ class SNCLClassifier(BaseContinualClassifier):
         categories: ColumnNames | None = None,
         numbers: ColumnNames | None = None,
         ema: float = 0.0,
+        class_weight: ClassWeight = None,
         random_state: Any = None,
         device: str = "cpu",
         verbose: int = 0,
@@ -228,6 +236,7 @@ class SNCLClassifier(BaseContinualClassifier):
             categories=categories,
             numbers=numbers,
             ema=ema,
+            class_weight=class_weight,
             random_state=random_state,
             device=device,
             verbose=verbose,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral
@@ -39,6 +40,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
     random_state: Any
     _spec: LearnerSpec
     _outputs: NDArray[np.int64]
+    _counts: NDArray[np.int64]  # samples of each class so far, by its output
+    _weight_sum: float  # of the weights they were given
     _scale: RunningScale | None
     encoder_: TableEncoder | None = None  # also of one that was saved before there were encoders
     _diverged: str = ""  # why the learner is of no use any more
@@ -89,6 +92,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         parameters, spec = description["parameters"], LearnerSpec.from_plain(description["spec"], network)
         if isinstance(parameters["hidden"], list):
             parameters["hidden"] = tuple(parameters["hidden"])
+        if isinstance(parameters.get("class_weight"), list):
+            parameters["class_weight"] = dict(parameters["class_weight"])
         if device is not None:
             parameters["device"], spec = device, replace(spec, device=device)
         model = cls(**parameters | {"network": network})
@@ -111,6 +116,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         if self._scale is not None:
             tensors |= under("scale", self._scale.state())
         parameters = self.get_params(deep=False) | {"network": None}
+        if isinstance(parameters["class_weight"], Mapping):  # JSON has no labels that are numbers
+            parameters["class_weight"] = list(parameters["class_weight"].items())
         if not isinstance(self.random_state, Integral):
             parameters["random_state"] = None  # a generator is code; what it decided is in the state
         if not isinstance(parameters.get("method", ""), str):  # so is a method of your own
@@ -124,6 +131,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
             "classes": self.classes_.tolist(),
             "labels": self.classes_.dtype.str if self.classes_.dtype.kind != "O" else "O",
             "outputs": self._outputs.tolist(),
+            "counts": self._counts.tolist(),
+            "weight_sum": self._weight_sum,
             "features": self.n_features_in_,
             "names": None if names is None else names.tolist(),
             "encoder": None if self.encoder_ is None else self.encoder_.to_json(),
@@ -136,6 +145,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         """The inverse of :meth:`_state`, for an estimator whose parameters and ``_spec`` are there."""
         self.classes_ = np.asarray(description["classes"], dtype=description["labels"])
         self._outputs = np.asarray(description["outputs"], dtype=np.int64)
+        self._counts = np.asarray(description.get("counts", []), dtype=np.int64)  # older files count from here on
+        self._weight_sum = float(description.get("weight_sum", 0.0))
         encoder = description.get("encoder")
         self.encoder_ = None if encoder is None else TableEncoder.from_json(encoder)
         self.learner_, self._scale = self._spec.make()
@@ -149,7 +160,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
         with self.exclusively():
             state = {name: value for name, value in super().__getstate__().items() if name != LOCK}
             if "learner_" in state:
-                for name in ("learner_", "_scale", "classes_", "_outputs", "encoder_"):
+                for name in ("learner_", "_scale", "classes_", "_outputs", "_counts", "_weight_sum", "encoder_"):
                     state.pop(name, None)
                 state["_packed"] = pack(*self._state())
             return state

@@ -329,7 +329,10 @@ def spoilt(**changes: Any) -> Spoil:
         (spoilt(x_test=np.zeros((2, 4)), y_test=np.array([3, 7])), ("differ in the shape",)),
         (spoilt(x_test=np.zeros((3, 3)), y_test=np.array([3, 7, 9])), ("tests on the class '9'", "no training row")),
         (spoilt(x_test=np.zeros((2, 3)), y_test=np.array([3, 3])), ("no row to test on of the class '7'",)),
-        (spoilt(y=np.array([3] * 39 + [7])), ("no row to test on of the class '7'",)),
+        (
+            spoilt(y=np.array([3] * 39 + [7])),
+            ("no row to test on of the class '7'; each needs two rows",),
+        ),
         (spoilt(domain=np.zeros(40, int)), ("only one domain, '0'",)),
         (spoilt(domain=np.arange(3)), ("'domain' has 3",)),
     ],

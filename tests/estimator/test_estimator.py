@@ -33,14 +33,29 @@ from sncl.networks.gating.policies import KL, Grow
 USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
 
 
-@parametrize_with_checks([SNCLClassifier(hidden=32, epochs=5), ContinualClassifier(hidden=32, epochs=5)])
+def expected_to_fail(estimator: Estimator) -> dict[str, str]:
+    reason = (
+        "a sample of weight 0 or 2 is not one that is left out or comes twice: order, batches, replay and the memory are "
+        "drawn for the samples there are"
+    )
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
+
+
+@parametrize_with_checks(
+    [SNCLClassifier(hidden=32, epochs=5), ContinualClassifier(hidden=32, epochs=5)],
+    expected_failed_checks=expected_to_fail,
+)
 def test_scikit_learns_own_checks(estimator: Estimator, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [SNCLClassifier(), *(ContinualClassifier(name, settings=None) for name in ("derpp", "er", "er-ace", "sgd", "oewc"))]
+    [
+        SNCLClassifier(),
+        *(ContinualClassifier(name, settings=None) for name in ("derpp", "er", "er-ace", "sgd", "oewc")),
+    ],
+    expected_failed_checks=expected_to_fail,
 )
 def test_scikit_learns_own_checks_with_the_defaults(estimator: Estimator, check: Any) -> None:
     check(estimator)

@@ -116,6 +116,48 @@ def test_a_resumed_run_repeats_the_same_bits(name: str, engine: str, tmp_path: P
             assert same(whole, second)
 
 
+def weigh(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int, stop: int) -> None:
+    """Learn some of the batches, from the ninth on with weights, which are others in each."""
+    for number in range(start, stop):
+        x, y = (each.to(subject.device) for each in rows[number])
+        weight = None if number < 8 else (number % 3) * torch.arange(len(y), device=subject.device) / len(y)
+        subject.learn(x, y, weight)
+
+
+@GPU
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("name", ["er", "sncl"])
+def test_steps_with_weights_are_exact_to_resume(name: str, engine: str, tmp_path: Path) -> None:
+    """Also over the batch that brings the first weights, behind which a graph is captured anew."""
+    rows = images(20)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        for stop in (6, 14):
+            assert goes_on_exactly(
+                lambda seed: learner(name, engine, seed),
+                lambda subject, start, stop: weigh(subject, rows, start, stop),
+                *(stop, len(rows), tmp_path),
+            )
+
+
+@GPU
+@pytest.mark.parametrize("name", ["er", "sncl"])
+def test_a_graph_reads_the_weights_of_each_batch(name: str, tmp_path: Path) -> None:
+    rows = images(16)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        graph, eager = (learner(name, each, precision="float32") for each in ("graph", "eager"))
+        weigh(graph, rows, 0, 15)
+        graph.save(tmp_path / "checkpoint")
+        eager.load(tmp_path / "checkpoint")
+        before = graph.state()["network/head.weight"]
+        for each in (graph, eager):
+            weigh(each, rows, 15, 16)  # of weight 0
+        x, y = (each.cuda() for each in rows[14])
+        for each in (graph, eager):
+            each.learn(x, y, torch.linspace(0, 3, len(y), device="cuda"))
+    ours, theirs = (each.state()["network/head.weight"] for each in (graph, eager))
+    assert float((ours - theirs).norm()) <= 1e-3 * float((ours - before).norm())
+
+
 @GPU
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 @pytest.mark.parametrize("name", ["derpp", "sncl"])

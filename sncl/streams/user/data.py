@@ -262,7 +262,7 @@ def refuse_unknown(values: Strings, names: list[str], spec: DataSpec, what: str)
 
 
 def refuse_absent(y: Tensor, test_y: Tensor, names: list[str], spec: DataSpec, what: str) -> None:
-    """Refuse a class or domain without a sample to learn from or to test on."""
+    """Refuse a class or domain without a sample to learn from or to test on, and say what to do."""
     for values, use in ((y, "to learn from"), (test_y, "to test on")):
         absent = (torch.bincount(values, minlength=len(names)) == 0).nonzero().flatten().tolist()
         if absent:
