@@ -35,7 +35,7 @@ USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
 
 def expected_to_fail(estimator: Estimator) -> dict[str, str]:
     reason = (
-        "a sample of weight 0 or 2 is not one that is left out or comes twice: order, batches, replay and the memory are "
+        "a sample of weight 0 or 2 is not one that is left out or comes twice: order, batches, replay and memory are "
         "drawn for the samples there are"
     )
     return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
