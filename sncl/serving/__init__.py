@@ -1,6 +1,7 @@
 """A model in use: an HTTP server that predicts while it learns, and keeps what was acknowledged.
 
->>> sncl.serving.serve(learner, snapshot="learner.safetensors")
+>>> from sncl.serving import serve
+>>> serve(learner, snapshot="learner.safetensors")
 """
 
 from __future__ import annotations

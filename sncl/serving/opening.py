@@ -50,13 +50,13 @@ def open_model(path: Path, device: str = "cpu") -> Opened:
     if kind is not None:
         if kind not in ESTIMATORS or description.get("own_network"):
             raise SnclError(
-                f"{path} holds a {kind} around a network of your own, which is code: load it in Python and call "
-                "sncl.serving.serve(estimator)"
+                f"{path} holds a {kind} around a network of your own, which is code: load it in Python, then "
+                "from sncl.serving import serve and serve(estimator)"
             )
         return Opened(ESTIMATORS[kind].load(path, device=device), snapshot)
     if "origin" not in description and "experiment" not in description:
         raise SnclError(
             f"{path} holds a learner without the code of its network: make the learner in Python as it was made, load "
-            "the file, and call sncl.serving.serve(learner)"
+            "the file, then from sncl.serving import serve and serve(learner)"
         )
     return Opened(load(path, device), snapshot)

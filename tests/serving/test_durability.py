@@ -63,7 +63,7 @@ class Load:
     def next(self) -> bool:
         with self.lock:
             self.sent += 1
-            if self.answered == self.kill_after:
+            if self.answered >= self.kill_after:
                 self.server.process.kill()
             return self.sent <= REQUESTS
 

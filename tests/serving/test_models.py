@@ -201,7 +201,7 @@ def test_what_cannot_be_served_is_said(runs: Path, tmp_path: Path) -> None:
         make_app(small_model(), queue=0)
     own = SNCLClassifier(network=MLP(64, 10, width=8), random_state=0).fit(DIGITS[:50], LABELS[:50])
     own.save(tmp_path / "own.safetensors")
-    with pytest.raises(SnclError, match=r"network of your own, .* sncl.serving.serve\(estimator\)"):
+    with pytest.raises(SnclError, match=r"network of your own, .* serve\(estimator\)"):
         open_model(tmp_path / "own.safetensors")
     small_model().save(tmp_path / "plain.safetensors")
     with pytest.raises(SnclError, match="no snapshot of a server"):

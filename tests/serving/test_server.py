@@ -197,7 +197,7 @@ def test_a_learner_without_its_network_is_explained(sncl: Sncl, tmp_path: Path) 
     learner.learn(DIGITS[:8], LABELS[:8])
     learner.save(tmp_path / "learner.safetensors")
     done = sncl("serve", "learner.safetensors")
-    assert done.code == 2 and "without the code of its network" in done.err and "sncl.serving.serve(" in done.err
+    assert done.code == 2 and "without the code of its network" in done.err and "serve(learner)" in done.err
 
 
 def test_a_token_is_asked_for(tmp_path: Path) -> None:
