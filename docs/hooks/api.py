@@ -82,6 +82,8 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {  # page -> introduc
         "The learner, live streams and the measures.",
         {
             "sncl.training.learner": ("Learner",),
+            "sncl.training.snapshot": ("Snapshot",),
+            "sncl.training.items": ("Item", "Late"),
             "sncl.training.follow": (),
             "sncl.evaluation.metrics": (),
         },

@@ -19,7 +19,9 @@ def export_command(
     run: Annotated[
         Path, typer.Argument(help="The folder of a finished run of sncl train", autocompletion=complete_run)
     ],
-    onnx: Annotated[bool, typer.Option("--onnx", help="An ONNX file (the default; needs the extra export)")] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="An ONNX file (the default; needs onnx, onnxscript, onnxruntime)")
+    ] = False,
     torch_program: Annotated[bool, typer.Option("--torch", help="A program for torch.export.load")] = False,
     file: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to (default: RUN/model.onnx or .pt2)")

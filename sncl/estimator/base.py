@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
-from sncl.estimator.inputs import ColumnNames, GivenInputs
+from sncl.estimator.inputs import ColumnNames, GivenInputs, in_parts
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.estimator.weighting import ClassWeight, WeighingEstimator
 from sncl.methods.table import Value
@@ -135,7 +135,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
         self._check_usable()
-        logits = self.learner_.logits(self._samples(X)).cpu().double()
+        logits = torch.cat([self.learner_.logits(self._samples(part)).cpu() for part in in_parts(X)]).double()
         probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
         return probabilities
 
@@ -252,8 +252,6 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
                 for part in _batches(order, self.batch_size)
             ]
             loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
-            if not np.isfinite(loss):
-                raise Diverged(f"the loss became {loss}; use a smaller `lr` than {self.lr}")
             self._say(f"epoch {epoch + 1} of {epochs}: loss {loss:.4f}")
         if self.learner_.memory is not None:
             self._say(f"{len(self.learner_.memory)} of at most {self.learner_.memory.capacity} samples in memory")

@@ -24,6 +24,7 @@ from sncl.tables.encoder import TableEncoder
 from sncl.tables.frames import columns_of, is_frame, is_sparse, with_zeros
 
 ColumnNames = Sequence[str | int]
+NUMBERS_AT_ONCE = 2**24  # of a sparse matrix, with its zeros
 GivenInputs = NDArray[Any] | Columns  # an array of numbers, or the columns of a table
 
 
@@ -70,7 +71,10 @@ class TabularEstimator(StatefulEstimator):
 
     def _finite(self, X: Any) -> NDArray[Any]:
         """Numbers, all of them; of images none may be missing."""
-        array: NDArray[Any] = with_zeros(X) if is_sparse(X) else X
+        try:
+            array: NDArray[Any] = with_zeros(X) if is_sparse(X) else X
+        except SnclError as error:
+            raise as_bad_input(error) from error
         if array.ndim != 2:
             assert_all_finite(array, input_name="X", estimator_name=type(self).__name__)
         return array
@@ -143,15 +147,26 @@ class TabularEstimator(StatefulEstimator):
             if given.ndim == 2:  # saved before there were encoders
                 assert_all_finite(given, input_name="X", estimator_name=type(self).__name__)
             return given
+        if isinstance(given, np.ndarray) and encoder.whole and not _has_nan(given):
+            if learn:
+                encoder.update_numbers(given.astype(np.float64))
+            return given
         columns = as_columns(given, list(encoder.columns))
         try:
             if learn:
                 encoder.update(columns)
-            if isinstance(given, np.ndarray) and encoder.whole and not _has_nan(given):
-                return given
             return encoder.encode(columns)
         except SnclError as error:
             raise as_bad_input(error) from error
+
+
+def in_parts(X: Any) -> list[Any]:
+    """A sparse matrix cut so that no part is large with all its zeros; anything else in one part."""
+    if not is_sparse(X) or X.ndim != 2:
+        return [X]
+    rows = max(1, NUMBERS_AT_ONCE // max(1, X.shape[1]))
+    found = X.tocsr()
+    return [found[start : start + rows] for start in range(0, X.shape[0], rows)] or [X]
 
 
 def is_table(X: Any) -> bool:

@@ -17,10 +17,12 @@ from sncl.methods.method import Method
 from sncl.methods.own import is_portable, name_method
 from sncl.methods.table import MEANT_SETTINGS, Entry, Settings, entry, method_name, method_title
 from sncl.runs.choosing import Chosen, choose
+from sncl.runs.experiment import read_described
 from sncl.runs.finished import finished_result
 from sncl.runs.folders import RunFiles
 from sncl.runs.job import Job
 from sncl.runs.plan import benchmark_of, plan, usual_settings
+from sncl.runs.summary import majority_warnings
 from sncl.streams.user.spec import beside_benchmark, parse_spec
 from sncl.training.folder import CHECKPOINT_SECONDS
 from sncl.training.parallel import run_all
@@ -110,8 +112,6 @@ def run(
 
 def run_missing(jobs: Sequence[Job], display: Display) -> Results:
     """The results of all jobs; those that are not there yet are run."""
-    from sncl.runs.experiment import read_described
-
     jobs = list({job.folder: job for job in jobs}.values())  # a method may be named twice
     stored = {job.folder: finished_result(job.experiment, job.folder, job.data) for job in jobs}
     missing = [job for job in jobs if stored[job.folder] is None]
@@ -131,7 +131,10 @@ def run_missing(jobs: Sequence[Job], display: Display) -> Results:
             display.say("stopped; the same call goes on from the last checkpoint")
             raise
         stored |= {job.folder: result for job, result in zip(missing, made, strict=True)}
-    return Results([RunFiles(folder, read_described(folder), result) for folder, result in stored.items() if result])
+    found = [RunFiles(folder, read_described(folder), result) for folder, result in stored.items() if result]
+    for warning in majority_warnings(run.result for run in found):
+        display.say(f"warning: {warning}")
+    return Results(found)
 
 
 def named_methods(methods: Methods) -> Named:

@@ -8,31 +8,30 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from sncl.errors import SnclError
-from sncl.report.figures.accuracy import accuracy_curve, matrices_of
-from sncl.report.groups import RunGroup
-from sncl.runs.summary import READOUT_TITLES, mean_std, readouts
+from sncl.report.figures.accuracy import accuracy_curve
+from sncl.runs.summary import READOUT_TITLES, SeedGroup, mean_std, readouts
 
 PANEL = (4.6, 3.4)  # inches
 
 
-def accuracy_plot(groups: Sequence[RunGroup], readout: str | None = None) -> Figure:
+def accuracy_plot(groups: Sequence[SeedGroup], readout: str | None = None) -> Figure:
     """The average accuracy over the tasks seen, mean and deviation over seeds, one panel for each stream."""
     from matplotlib import pyplot
 
     if not groups:
         raise SnclError("there are no runs to plot")
-    streams = list(dict.fromkeys(each.stream for each in groups))
+    streams: dict[str, list[SeedGroup]] = {}
+    for each in groups:
+        streams.setdefault(each.stream, []).append(each)
+    shown = {stream: choose_readout(stream, members, readout) for stream, members in streams.items()}
     width, height = PANEL
     figure, axes = pyplot.subplots(1, len(streams), figsize=(width * len(streams), height), squeeze=False)
-    for panel, stream in zip(axes[0], streams, strict=True):
-        members = [each for each in groups if each.stream == stream]
-        present = readouts(run.result for each in members for run in each.runs)
-        chosen = readout or present[0]
-        if chosen not in present:
-            raise SnclError(f"`readout` is one of {', '.join(present)} on {stream}, not {readout!r}")
-        length = max(len(matrix) for each in members for matrix in matrices_of(each, chosen))
-        for each in members:
-            curves = [accuracy_curve(matrix, length, None) for matrix in matrices_of(each, chosen)]
+    for panel, (stream, members) in zip(axes[0], streams.items(), strict=True):
+        chosen = shown[stream]
+        matrices = [[result.measures[chosen].accuracy_matrix for result in each.results] for each in members]
+        length = max(len(matrix) for several in matrices for matrix in several)
+        for each, several in zip(members, matrices, strict=True):
+            curves = [accuracy_curve(matrix, length, None) for matrix in several]
             draw_group(panel, each.title, [mean_std_of(column) for column in zip(*curves, strict=True)])
         panel.set_title(f"{stream} ({READOUT_TITLES[chosen]})", fontsize=10)
         panel.set_xlabel("tasks seen" if length > 1 else "")
@@ -43,6 +42,14 @@ def accuracy_plot(groups: Sequence[RunGroup], readout: str | None = None) -> Fig
     figure.tight_layout()
     pyplot.close(figure)  # a notebook would show it a second time
     return figure
+
+
+def choose_readout(stream: str, groups: Sequence[SeedGroup], readout: str | None) -> str:
+    """The read-out that was asked for, or the first there is on a stream."""
+    present = readouts(result for each in groups for result in each.results)
+    if readout is not None and readout not in present:
+        raise SnclError(f"`readout` is one of {', '.join(present)} on {stream}, not {readout!r}")
+    return readout or present[0]
 
 
 def mean_std_of(values: Sequence[float | None]) -> tuple[float, float]:

@@ -92,10 +92,10 @@ class Results(Sequence[Result]):
             raise lacking("a plot", "matplotlib")
         from sncl.interactive.plots import accuracy_plot
 
-        return accuracy_plot(self.groups(), readout)
+        return accuracy_plot(tables.seed_groups(self.groups()), readout)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page of ``sncl report`` about these runs, and return where it is; needs plotly."""
+        """Write the page of ``sncl report`` about these runs, and return where it is."""
         write_report(self.folders, Path(path), lambda text: print(printable(f"note: {text}"), file=sys.stderr))
         return Path(path)
 

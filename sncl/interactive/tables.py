@@ -13,7 +13,7 @@ from sncl.report.figures.accuracy import accuracy_curve
 from sncl.report.groups import RunGroup
 from sncl.runs.folders import RunFiles
 from sncl.runs.result import Result
-from sncl.runs.summary import SeedGroup, footnote, mean_std, readouts, results_table
+from sncl.runs.summary import SeedGroup, footnote, has_imbalance, mean_std, readouts, results_table
 
 TEXT_WIDTH = 200  # nothing is cut
 CONDITIONS = ("epochs", "tasks", "validation", "device", "protocol")
@@ -22,10 +22,11 @@ CELL = ' style="text-align:left;padding:2px 12px 2px 0"'
 Rows = list[dict[str, Any]]
 
 
-def measures(result: Result, shown: Sequence[str]) -> dict[str, Any]:
-    """The numbers of a run, by name."""
+def measures(result: Result, shown: Sequence[str], uneven: bool) -> dict[str, Any]:
+    """The numbers of a run, by name; where classes are ``uneven``, what these make of its accuracy."""
     return {
         **{readout: result.accuracy.get(readout) for readout in shown},
+        **({"balanced": result.balanced_accuracy, "majority": result.majority} if uneven else {}),
         "forgetting": result.forgetting,
         "bwt": result.bwt,
         "open": result.active_fraction,
@@ -38,11 +39,11 @@ def run_rows(runs: Sequence[RunFiles]) -> Rows:
     settings = [run.result.manifest.settings | {key: run.experiment.get(key) for key in CONDITIONS} for run in runs]
     names = list(dict.fromkeys(name for each in settings for name in each))
     differing = [name for name in names if len({str(each[name]) for each in settings if name in each}) > 1]
-    shown = readouts(run.result for run in runs)
+    shown, uneven = readouts(run.result for run in runs), has_imbalance(run.result for run in runs)
     return [
         {
             **{key: getattr(run.result, key) for key in ("stream", "method", "memory", "seed")},
-            **measures(run.result, shown),
+            **measures(run.result, shown, uneven),
             "collapsed": run.result.has_collapsed,
             **{name: each.get(name) for name in differing},
             "folder": str(run.folder),
@@ -53,12 +54,12 @@ def run_rows(runs: Sequence[RunFiles]) -> Rows:
 
 def group_rows(groups: Sequence[RunGroup]) -> Rows:
     """One row for each group of seeds: means and standard deviations."""
-    shown = readouts(run.result for each in groups for run in each.runs)
-    rows = []
+    results = [run.result for each in groups for run in each.runs]
+    shown, uneven, rows = readouts(results), has_imbalance(results), []
     for each in groups:
         row: dict[str, Any] = {"stream": each.stream, "method": each.title, "memory": each.memory}
         row["seeds"] = len(each.runs)
-        several = [measures(run.result, shown) for run in each.runs]
+        several = [measures(run.result, shown, uneven) for run in each.runs]
         for name in several[0]:
             values = [one[name] for one in several if one[name] is not None]
             mean, deviation = mean_std(values) if values else (None, None)
@@ -67,12 +68,17 @@ def group_rows(groups: Sequence[RunGroup]) -> Rows:
     return rows
 
 
-def summary_table(groups: Sequence[RunGroup]) -> tuple[list[str], list[list[str]], str | None]:
-    """The table of ``sncl train``, and what stands below it."""
-    several = [
+def seed_groups(groups: Sequence[RunGroup]) -> list[SeedGroup]:
+    """The same groups without their files."""
+    return [
         SeedGroup(each.stream, each.method, each.memory, tuple(run.result for run in each.runs), each.title)
         for each in groups
     ]
+
+
+def summary_table(groups: Sequence[RunGroup]) -> tuple[list[str], list[list[str]], str | None]:
+    """The table of ``sncl train``, and what stands below it."""
+    several = seed_groups(groups)
     results = [result for each in several for result in each.results]
     return *results_table(results, several), footnote(results)
 

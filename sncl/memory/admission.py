@@ -40,8 +40,8 @@ class Admission(ABC):
     """The rule by which a memory chooses.
 
     ``uniform`` [rows, 3] are host numbers in [0, 1): the first column thins as a reservoir does, the others are for
-    the rule's own choices. ``stored`` is the full memory, ``incoming`` the batch with the same fields, both on the
-    device.
+    the rule's own choices. ``stored`` is the memory, at least as long as it is filled behind this batch, and
+    ``incoming`` the batch with the same fields, both on the device.
     """
 
     #: fields the rule reads from the memory and the incoming samples

@@ -47,7 +47,7 @@ class Growth(NamedTuple):
     """Outputs for new classes, which come between two batches.
 
     ``outputs`` is how many there will be; ``widen`` adds them to the network or a copy of it, behind the others;
-    ``stored`` are the memory's fields, each [capacity, ...], and empty when a run is resumed.
+    ``stored`` are the memory's fields, as long as there is room for samples, and empty when a run is resumed.
     """
 
     outputs: int

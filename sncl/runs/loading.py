@@ -96,7 +96,9 @@ def read_stored(folder: Path, data: Path | None = None) -> StoredRun:
     where they were, or at ``data``.
     """
     if not (folder / EXPERIMENT).exists():
-        raise SnclError(f"{folder} is no run folder of sncl train: it has no {EXPERIMENT}")
+        below = min(folder.glob(f"*/{EXPERIMENT}"), default=None)
+        hint = "" if below is None else f"; name one of the runs in it, such as {below.parent}"
+        raise SnclError(f"{folder} is no run folder of sncl train: it has no {EXPERIMENT}{hint}")
     identity = read_described(folder)
     refuse_gone(folder, identity)
     if not (folder / CHECKPOINT).exists():

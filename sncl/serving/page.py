@@ -11,7 +11,7 @@ from string import Template
 
 import sncl
 
-TOKEN = '<label>Token <input id="token" type="password" autocomplete="off"></label>'
+TOKEN = '<form><label>Token <input id="token" type="password" autocomplete="off"></label></form>'
 
 
 def page(wants_token: bool) -> str:
@@ -30,7 +30,7 @@ def page_policy() -> str:
     script, style = (_hash(_resource(name)) for name in ("script.js", "style.css"))
     return (
         f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 

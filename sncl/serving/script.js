@@ -31,6 +31,6 @@ function offerLabels(answer) {
 for (const form of document.forms) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    send(form);
+    if (form.dataset.path) send(form);
   });
 }

@@ -256,7 +256,7 @@ class Service:
     def _store_later(self, state: ServerState) -> None:
         try:
             self._store(state)
-        except SnclError as error:
+        except (SnclError, OSError) as error:
             self.say(str(error))
         finally:
             with self.changed:

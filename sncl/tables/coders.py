@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -64,12 +65,12 @@ class RunningMean:
     mean: float = 0.0
 
     def learn(self, numbers: Floats) -> None:
-        present = numbers[~np.isnan(numbers)]
+        missing = np.isnan(numbers)
+        present = numbers[~missing] if missing.any() else numbers
         if len(present):
             self.count += len(present)
-            with np.errstate(over="ignore"):  # values near the largest number there is
-                self.mean += (float(present.mean()) - self.mean) * (len(present) / self.count)
-            if not np.isfinite(self.mean):
+            self.mean += (float(present.mean()) - self.mean) * (len(present) / self.count)
+            if not math.isfinite(self.mean):  # values near the largest number there is
                 self.mean = 0.0
 
     def fill(self, numbers: Floats) -> Floats:

@@ -85,8 +85,16 @@ class TableEncoder:
 
     def update(self, columns: Columns) -> None:
         """Learn from rows: new categories take free slots, means follow. If a value is refused, nothing changes."""
-        for coder, values in self._read(columns):
-            coder.learn(values)
+        read = self._read(columns)
+        with np.errstate(over="ignore"):
+            for coder, values in read:
+                coder.learn(values)
+
+    def update_numbers(self, matrix: Floats) -> None:
+        """Learn from a matrix of all columns, each of which is a number; none may be missing. [rows, columns]"""
+        with np.errstate(over="ignore"):
+            for coder, column in zip(self.coders, matrix.T, strict=True):
+                coder.learn(column)
 
     def encode(self, columns: Columns) -> Floats:
         """The rows as numbers, by what was learned so far. [rows, width]"""

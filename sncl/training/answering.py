@@ -11,11 +11,11 @@ from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, picked
 from sncl.training.items import Late, late_labels, whole_labels
 from sncl.training.learner import Learner
-from sncl.training.pending import Waiting, as_ids
+from sncl.training.pending import Unlabelled, as_ids
 
 
 def predict_and_learn(
-    learner: Learner, x: Inputs, y: Tensor, ids: Any, waiting: Waiting
+    learner: Learner, x: Inputs, y: Tensor, ids: Any, waiting: Unlabelled
 ) -> tuple[Tensor, Fields, Tensor]:
     """Predict a batch and learn what is labelled of it; all else waits, under its ids where there are any.
 
@@ -40,7 +40,7 @@ def predict_and_learn(
     return predicted, losses, hits
 
 
-def learn_late(learner: Learner, item: Late, waiting: Waiting) -> tuple[Tensor, Fields, Tensor]:
+def learn_late(learner: Learner, item: Late, waiting: Unlabelled) -> tuple[Tensor, Fields, Tensor]:
     """Learn samples whose labels have come: what was predicted of them then, the losses, and whether it was right."""
     ids = as_ids(item.ids)
     labels = late_labels(item.y, len(ids))

@@ -58,7 +58,7 @@ def check_settings(
     _check_whole("replay", replay, "samples")
     _check_whole("seed", seed)
     for name, value in (("lr", lr), ("ema", ema), ("clip", clip)):
-        if not isinstance(value, Real) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise SnclError(f"`{name}` is a number, not {_a(value)}")
     if replay < 1:
         raise SnclError(f"`replay` is at least 1 sample, not {replay}")
@@ -84,7 +84,7 @@ def check_growth(grow: bool, method: Method) -> None:
 
 
 def _check_whole(name: str, value: Any, what: str = "") -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise SnclError(f"`{name}` is a whole number{' of ' + what if what else ''}, not {_a(value)}")
 
 

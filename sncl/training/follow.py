@@ -28,7 +28,7 @@ from sncl.training.finite import check_weights
 from sncl.training.items import Late, as_item, item_batch
 from sncl.training.learner import Learner
 from sncl.training.locking import locked, real_file
-from sncl.training.pending import DAMAGED, LateCount, Waiting
+from sncl.training.pending import DAMAGED, LateCount, Unlabelled
 from sncl.training.state import tensors_of
 
 PENDING = 10_000  # samples that may wait for their labels, unless told otherwise
@@ -140,7 +140,7 @@ def follow(
     if every is None and seconds is None:
         seconds = SECONDS
     path = None if snapshot is None else real_file(Path(snapshot))
-    return _followed(learner, source, path, every or math.inf, seconds, skip_bad, Waiting(pending))
+    return _followed(learner, source, path, every or math.inf, seconds, skip_bad, Unlabelled(pending))
 
 
 def _followed(
@@ -150,7 +150,7 @@ def _followed(
     every: float,
     seconds: float | None,
     skip_bad: bool,
-    waiting: Waiting,
+    waiting: Unlabelled,
 ) -> Iterator[Answer]:
     with nullcontext() if path is None else locked(path):
         position, score = (Position(), Score()) if path is None else _restored(learner, path, waiting)
@@ -167,7 +167,7 @@ def _followed(
 
 
 def _answer(
-    learner: Learner, item: Any, position: Position, score: Score, waiting: Waiting, skip_bad: bool
+    learner: Learner, item: Any, position: Position, score: Score, waiting: Unlabelled, skip_bad: bool
 ) -> tuple[Answer, Score]:
     """Predict and learn one item: its answer, and the score with it."""
     count, token, refused, steps = 0, None, None, learner.steps
@@ -204,7 +204,7 @@ class _Snapshots:
         every: float,
         seconds: float | None,
         position: Position,
-        waiting: Waiting,
+        waiting: Unlabelled,
     ) -> None:
         self.learner, self.path, self.every, self.seconds = learner, path, every, seconds
         self.waiting = waiting
@@ -235,7 +235,7 @@ class _Snapshots:
             self.stored_at, self.stored, self.failed = time.monotonic(), self.reached, False
 
 
-def _restored(learner: Learner, path: Path, waiting: Waiting) -> tuple[Position, Score]:
+def _restored(learner: Learner, path: Path, waiting: Unlabelled) -> tuple[Position, Score]:
     if not path.exists():
         return Position(), Score()
     tensors, description = read_checkpoint(path)
@@ -256,7 +256,7 @@ def _restored(learner: Learner, path: Path, waiting: Waiting) -> tuple[Position,
     return Position(*followed["position"]), Score(*followed["score"])
 
 
-def _store(learner: Learner, path: Path, position: Position, score: Score, waiting: Waiting) -> None:
+def _store(learner: Learner, path: Path, position: Position, score: Score, waiting: Unlabelled) -> None:
     check_weights(learner)
     followed = {"position": position, "score": score, "waiting": waiting.description()}
     try:

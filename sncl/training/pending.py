@@ -34,7 +34,7 @@ class LateCount(NamedTuple):
     unmatched: int = 0
 
 
-class Waiting:
+class Unlabelled:
     """At most ``limit`` samples with ids, and as many predictions of samples without; the oldest are forgotten."""
 
     def __init__(self, limit: int) -> None:

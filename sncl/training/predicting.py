@@ -45,7 +45,7 @@ class Inference(NamedTuple):
             ) from error
 
 
-class Predictor(ABC):
+class Predicting(ABC):
     """Something with logits: a learner, or a snapshot of one.
 
     ``task`` is the number of the task that samples belong to, for methods that must be told.
@@ -81,7 +81,8 @@ def one_row(x: Any) -> Samples:
     """A single sample as a batch of one."""
     if isinstance(x, Mapping):
         return {name: _one_row(value) for name, value in x.items()}
-    return _one_row(x)
+    made: Samples = _one_row(x)
+    return made
 
 
 def _one_row(value: Any) -> Any:

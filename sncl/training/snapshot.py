@@ -19,13 +19,13 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.training.finite import check_weights
 from sncl.training.inputs import Samples
-from sncl.training.predicting import Inference, Predictor, counted, in_words
+from sncl.training.predicting import Inference, Predicting, counted, in_words
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
 
 
-class Snapshot(Predictor):
+class Snapshot(Predicting):
     """What a learner predicted with when :meth:`Learner.snapshot` was called; nothing changes it any more.
 
     It shares no lock and no tensor with the learner, and its predictions are the same bits as the learner's were. Any

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.preprocessing import Preprocessing
 from sncl.tensors.fields import Fields, inputs, under, within
 from sncl.tensors.random import GLOBAL
 from sncl.training.assembly import make_random
@@ -125,6 +126,8 @@ def _restore(learner: Learner, tensors: Fields, description: dict[str, Any]) -> 
     learner.usual_size = description["rows"]
     learner.interrupted = False
     learner.ready.engine.forget()
+    if learner.preprocessing is not None and "origin" in description:  # its encoder learns along
+        learner.preprocessing = Preprocessing.from_json(description["origin"]["preprocessing"])
 
 
 def _restore_memory(learner: Learner, tensors: Fields, description: dict[str, Any]) -> None:

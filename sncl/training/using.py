@@ -17,13 +17,13 @@ from sncl.tensors.fields import Fields, end_to_end
 from sncl.training.exclusive import ExclusivelyCopied
 from sncl.training.finite import LossWatch
 from sncl.training.inputs import Labels, Samples, as_inputs, as_labels
-from sncl.training.predicting import Predictor, counted, in_words, one_row
+from sncl.training.predicting import Predicting, counted, in_words, one_row
 
 LABELS = "labels"  # of a batch that is one dictionary, as loaders for the networks of Hugging Face yield them
 MEMBERS = (2, 3)  # of a batch that is a tuple
 
 
-class BatchLearner(Predictor, ExclusivelyCopied):
+class BatchLearner(Predicting, ExclusivelyCopied):
     """What follows from learning one batch."""
 
     body: nn.Module
@@ -52,7 +52,7 @@ class BatchLearner(Predictor, ExclusivelyCopied):
         return f"{type(self).__name__}({', '.join(facts)})"
 
     @abstractmethod
-    def learn(self, x: Samples, y: Labels) -> Fields:
+    def learn(self, x: Samples, y: Labels, weight: Labels | None = None) -> Fields:
         """Learn from one batch."""
 
     @abstractmethod

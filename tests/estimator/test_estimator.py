@@ -35,7 +35,7 @@ USABLE = [name for name in METHODS if name not in ("joint", "pnn")]
 
 def expected_to_fail(estimator: Estimator) -> dict[str, str]:
     reason = (
-        "a sample of weight 0 or 2 is not one that is left out or comes twice: order, batches, replay and the memory are "
+        "a sample of weight 0 or 2 is not one that is left out or comes twice: order, batches, replay and memory are "
         "drawn for the samples there are"
     )
     return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
@@ -300,7 +300,7 @@ def test_a_module_is_copied_and_may_have_outputs_to_spare() -> None:
         ({"batch_size": -1}, "`batch_size` is at least 1, not -1"),
         ({"memory": 0}, "at least 1 .*, not 0"),
         ({"lr": -1.0}, "positive number, not -1"),
-        ({"lr": 1e9}, "the loss became (nan|inf); use a smaller `lr` than 1000000000.0"),
+        ({"lr": 1e9}, "the loss .* became (nan|infinite) by step .*; use a smaller `lr`"),
         ({"network": nn.Flatten()}, "the network Flatten has no parameters"),
         ({"network": lambda features, classes: None}, r"`network` is an nn\.Module or makes one .*, not NoneType"),
         ({"network": nn.Linear(5, 4)}, r"the network Linear cannot take inputs of the shape \[6\]"),

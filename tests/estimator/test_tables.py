@@ -124,6 +124,21 @@ def test_sparse_matrices_are_learned_as_dense_ones() -> None:
     assert (one.predict_proba(sparse.coo_array(X)) == other.predict_proba(X.toarray())).all()
 
 
+def test_a_sparse_matrix_is_predicted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs()
+    model = ContinualClassifier(**SMALL).fit(X, y)
+    whole = model.predict_proba(sparse.csr_array(X))
+    sizes: list[int] = []
+    samples = type(model._spec).samples
+    monkeypatch.setattr(type(model._spec), "samples", lambda spec, X: sizes.append(len(X)) or samples(spec, X))
+    monkeypatch.setattr("sncl.estimator.inputs.NUMBERS_AT_ONCE", 6 * 50)
+    np.testing.assert_allclose(model.predict_proba(sparse.csc_array(X)), whole, rtol=1e-6)
+    assert sizes == [50, 50, 20]
+    monkeypatch.setattr("sncl.tensors.room.available_memory", lambda: 2**20)
+    with pytest.raises(BadInput, match=r"a sparse matrix of 1000000 x 6 .* GiB.*; give fewer rows at a time"):
+        model.partial_fit(sparse.csr_array((10**6, 6)), np.zeros(10**6, dtype=int))
+
+
 def test_rows_of_dictionaries_and_of_lists() -> None:
     rows = fruit()
     X, y = [{name: row[name] for name in KINDS} for row in rows], [row["kind"] for row in rows]

@@ -8,12 +8,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import uvicorn
 from sklearn.datasets import load_digits
 
 from sncl import SNCLClassifier
@@ -49,6 +53,12 @@ class Client:
         self.connection.request(method, path, body, self.usual | (headers or {}))
         answer = self.connection.getresponse()
         return Reply(answer.status, answer.read().decode(), {name.lower(): each for name, each in answer.getheaders()})
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
 
     def metrics(self) -> dict[str, float]:
         """Every sample by its name and labels."""
@@ -99,6 +109,31 @@ class Server:
         self.process.stderr.close()
         for client in self.clients:
             client.connection.close()
+
+
+class _Quiet(uvicorn.Server):
+    """A server in a thread, where there are no signals."""
+
+    port = 0
+
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        await super().startup(sockets)
+        self.port = self.servers[0].sockets[0].getsockname()[1]
+
+
+@contextmanager
+def running(app: Any) -> Iterator[int]:
+    """An application in this process: its port."""
+    server = _Quiet(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    thread = Thread(target=server.run)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    try:
+        yield server.port
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)+)\})? (-?[0-9.e+-]+|\+Inf|NaN)')

@@ -12,6 +12,7 @@ from example_results import result
 
 import sncl
 from sncl.errors import SnclError
+from sncl.evaluation.by_class import ByClass
 from sncl.interactive import results as module
 from sncl.interactive.results import Results
 from sncl.runs.folders import RunFiles
@@ -101,6 +102,16 @@ def test_runs_of_other_settings_are_not_averaged() -> None:
     assert len(changed.groups()) == 2 and repr(changed).count("ER") == 2 and "lr 0.5" in repr(changed)
     with pytest.raises(SnclError, match=r"the title of one group of seeds \(ER, ER, lr 0.5\), not 'er'"):
         changed.matrix("er")
+
+
+def test_uneven_classes_are_told_of() -> None:
+    pytest.importorskip("pandas")
+    uneven = ByClass(45.0, 80.0, [80, 20], [90.0, 0.0], [[72, 8], [20, 0]])
+    rare, even = result(accuracy={"class_il": 72.0}, by_class=uneven), result("sgd", accuracy={"class_il": 72.0})
+    several = as_results(rare, even)
+    assert several.to_frame()["balanced"].tolist()[0] == 45.0 and several.summary()["majority"].max() == 80.0
+    assert "balanced  majority" in repr(several) and "<th" in several._repr_html_()
+    assert "balanced" not in as_results(even).to_frame()
 
 
 def test_the_matrix_is_the_mean_over_seeds(found: Results) -> None:

@@ -74,12 +74,15 @@ def test_what_was_learned_since_is_saved_and_loaded_without_the_run(tmp_path: Pa
     preprocessing.update(rows)  # a kind of soil that was never there
     learner.learn(preprocessing.inputs(rows), preprocessing.labels(["virginica", "setosa"]))
     learner.save(tmp_path / "later")
-    shutil.rmtree(folder)
+    kept = folder.rename(tmp_path / "elsewhere")
     again = sncl.load(tmp_path / "later")
     assert same_state(again, learner) and again.preprocessing is not None
     now = again.preprocessing.inputs(rows)
     assert torch.equal(now, preprocessing.inputs(rows)) and not torch.equal(now, before)
     assert again.steps == learner.steps
+    earlier = sncl.load(kept)
+    earlier.load(tmp_path / "later")  # the encoder comes along
+    assert earlier.preprocessing is not None and torch.equal(earlier.preprocessing.inputs(rows), now)
     again.learn(now, [0, 1])
     again.save(tmp_path / "later")  # still knows where it comes from
     assert sncl.load(tmp_path / "later").steps == learner.steps + 1
@@ -133,3 +136,19 @@ def test_other_files_say_what_reads_them(runs: Path, tmp_path: Path) -> None:
         sncl.load(runs / "er-0" / CHECKPOINT)
     with pytest.raises(SnclError, match="no run folder"):
         sncl.load(tmp_path / "nowhere")
+    with pytest.raises(SnclError, match=r"name one of the runs in it, such as .*/er-0"):
+        sncl.load(runs)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["sncl-0", "icarl-0"])
+def test_a_run_of_the_cpu_goes_on_and_is_exported_on_a_gpu(runs: Path, tmp_path: Path, name: str) -> None:
+    here, there = sncl.load(runs / name), sncl.load(runs / name, device="cuda")
+    x, y = make_stream(read_stored(runs / name).experiment, None).batch(1, torch.arange(20))
+    torch.testing.assert_close(there.logits(x).cpu(), here.logits(x), atol=1e-3, rtol=1e-3)
+    there.learn(x, y)
+    there.export(tmp_path / "model.pt2")
+    found = torch.export.load(tmp_path / "model.pt2").module()(x)
+    torch.testing.assert_close(found, there.logits(x).cpu(), atol=1e-3, rtol=1e-3)
+    there.save(tmp_path / "saved")
+    torch.testing.assert_close(sncl.load(tmp_path / "saved").logits(x), found, atol=1e-3, rtol=1e-3)

@@ -168,3 +168,10 @@ def test_files_without_a_checksum_and_in_another_layout_are_read(runs: Path, tmp
 def test_another_checksum_does_not_fit(checksum: Any) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         unsealed({"accuracy": 90.58, "crc32": checksum})
+
+
+def test_a_result_is_shown_in_one_line(runs: Path) -> None:
+    found = read_result(runs / "er-0" / RESULT)
+    accuracy = f"class_il {found.accuracy['class_il']:.2f} %, task_il {found.accuracy['task_il']:.2f} %"
+    assert repr(found) == f"Result(er on seq-digits, memory 30, seed 0: {accuracy}, forgetting {found.forgetting:.2f})"
+    assert repr(found.main) == f"Measures({found.accuracy['class_il']:.2f} % on 3 tasks)"

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from browsers import NEEDS_BROWSER, started_browser
-from servers import DIGITS, Server, small_model
+from servers import DIGITS, running, small_model
+
+from sncl.serving import make_app
 
 pytest.importorskip("selenium.webdriver")
 pytestmark = [pytest.mark.slow, NEEDS_BROWSER]
@@ -37,10 +38,9 @@ def send(driver: Any, path: str, body: Any) -> str:
     return str(WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda found: found.execute_script(shown)))
 
 
-def test_the_page_predicts_and_learns(driver: Any, tmp_path: Path) -> None:
-    small_model().save(tmp_path / "digits.safetensors")
-    with Server(tmp_path / "digits.safetensors", "--token", TOKEN) as server:
-        driver.get(f"http://127.0.0.1:{server.port}/")
+def test_the_page_predicts_and_learns(driver: Any) -> None:
+    with running(make_app(small_model(), token=TOKEN)) as port:
+        driver.get(f"http://127.0.0.1:{port}/")
         assert send(driver, "predict", {"rows": DIGITS[:2].tolist()}).startswith("401")
         driver.execute_script("document.getElementById('token').value = arguments[0]", TOKEN)
         assert send(driver, "predict", {"rows": DIGITS[:2].tolist()}).startswith("200")
@@ -52,6 +52,6 @@ def test_the_page_predicts_and_learns(driver: Any, tmp_path: Path) -> None:
         asked = [json.loads(line["message"])["message"] for line in driver.get_log("performance")]
         urls = [each["params"]["request"]["url"] for each in asked if each["method"] == "Network.requestWillBeSent"]
         assert len(urls) >= 6
-        assert all(url.startswith((f"http://127.0.0.1:{server.port}/", "data:", "chrome")) for url in urls), urls
-        said = [line["message"] for line in driver.get_log("browser")]
+        assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:", "chrome")) for url in urls), urls
+        said = [line["message"] for line in driver.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
         assert [line for line in said if "401" not in line and "404" not in line] == []

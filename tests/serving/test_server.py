@@ -1,16 +1,16 @@
 """A server as clients meet it: what it answers, what it refuses, who may ask, and how it ends."""
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Sncl
-from servers import DIGITS, LABELS, Client, Server, repeat, same_state, small_model
+from servers import DIGITS, LABELS, Client, Server, repeat, running, same_state, small_model
 
 from sncl import Learner, SNCLClassifier
 from sncl.networks.mlp import MLP
+from sncl.serving import make_app
 
 TOKEN = "a-token-of-some-length"
 ROWS = DIGITS[:3].tolist()
@@ -28,6 +28,7 @@ def server(folder: Path) -> Iterator[Server]:
     limits = ("--max-body", "200000", "--max-rows", "50", "--pending", "20")
     with Server(folder / "digits.safetensors", "--every", "1", *limits) as started:
         yield started
+        assert "stored: " in started.stop()  # by SIGTERM
 
 
 @pytest.fixture
@@ -199,23 +200,22 @@ def test_a_learner_without_its_network_is_explained(sncl: Sncl, tmp_path: Path) 
     assert done.code == 2 and "without the code of its network" in done.err and "sncl.serving.serve(" in done.err
 
 
-def test_a_token_is_asked_for_and_the_end_is_stored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C stores what was learned, and the file is one that the estimator itself reads."""
-    monkeypatch.setenv("SNCL_TOKEN", TOKEN)
-    own = folder / "with-token.safetensors"
-    lessons = [(DIGITS[start : start + 5], LABELS[start : start + 5]) for start in range(0, 30, 5)]
-    with Server(folder / "digits.safetensors", "--snapshot", own) as server:
-        assert "a power failure the last 60 s" in server.words[-1]
-        stranger, friend = server.client(), server.client(TOKEN)
+def test_a_token_is_asked_for(tmp_path: Path) -> None:
+    app = make_app(small_model(), snapshot=tmp_path / "model.safetensors", token=TOKEN)
+    with (
+        running(app) as port,
+        Client(port) as stranger,
+        Client(port, TOKEN) as friend,
+        Client(port, TOKEN + "x") as liar,
+    ):
         for asked in ("/predict", "/learn"):
             refused = stranger.post(asked, {"rows": ROWS, "labels": [1, 1, 1]})
             assert refused.status == 401 and refused.headers["www-authenticate"] == "Bearer"
-        assert stranger.get("/metrics").status == 401 and stranger.get("/healthz").status == 200
-        assert server.client(TOKEN + "x").get("/metrics").status == 401
-        assert 'type="password"' in stranger.get("/").text
+        assert stranger.get("/metrics").status == liar.get("/metrics").status == 401
+        assert stranger.get("/healthz").status == 200 and 'type="password"' in stranger.get("/").text
         assert friend.get("/metrics", {"Host": "behind.a.proxy"}).status == 200
+        lessons = [(DIGITS[start : start + 5], LABELS[start : start + 5]) for start in range(0, 30, 5)]
         for rows, labels in lessons:
             assert friend.post("/learn", {"rows": rows.tolist(), "labels": labels.tolist()}).status == 200
-        assert f"stored: {own}" in server.stop(signal.SIGINT)
-    assert same_state(SNCLClassifier.load(own), repeat(small_model(), lessons))
-    assert not list(folder.glob("with-token.safetensors.journal-*"))
+    assert same_state(SNCLClassifier.load(tmp_path / "model.safetensors"), repeat(small_model(), lessons))
+    assert not list(tmp_path.glob("*.journal-*"))

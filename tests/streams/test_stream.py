@@ -72,3 +72,14 @@ def test_streams_on_the_gpu_are_the_streams_on_the_host(name: str) -> None:
         assert torch.equal(one, two.cpu())
     assert torch.equal(host.test(0)[0], device.test(0)[0].cpu())
     assert torch.equal(epoch(host.joint(), 0)[0], epoch(device.joint(), 0)[0].cpu())
+
+
+def test_a_stream_is_shown_in_two_lines() -> None:
+    stream = build("seq-digits", tasks=2, batch_size=8, seed=3)
+    learned, tested = (sum(len(phase.rows) for phase in each) for each in (stream.phases, stream.test_phases))
+    assert repr(stream).splitlines() == [
+        "Stream(seq-digits: class-il, 2 tasks, 10 classes, seed 3;",
+        f"       {learned} samples to learn from in batches of 8, {tested} to test on, 1 x 8 x 8 uint8, on cpu)",
+    ]
+    assert repr(stream.phases[0]) == f"Phase({len(stream.phases[0].rows)} samples)"
+    assert "1 task, all at once, 10 classes" in repr(stream.joint())

@@ -136,6 +136,12 @@ def test_a_gap_that_comes_later_becomes_the_mean_so_far() -> None:
     assert encoder.encode({"n": np.array([np.nan, 5.0])}).tolist() == [[3.0], [5.0]]  # no column says so: none is free
 
 
+def test_the_largest_numbers_there_are_have_a_mean_all_the_same() -> None:
+    encoder = TableEncoder.made_for({"n": np.array([1.0])})
+    encoder.update({"n": np.full(4, 1.7e308)})
+    assert np.isfinite(encoder.encode({"n": np.array([np.nan, -1.7e308])})).all()
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

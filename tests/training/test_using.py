@@ -70,6 +70,17 @@ def test_fit_takes_whatever_yields_batches_and_says_where_a_task_ends() -> None:
     assert reader.steps == 3 and tokens.keys() == {"input_ids", "labels"}
 
 
+def test_fit_takes_weights() -> None:
+    ours, by_hand, plain = make("er"), make("er"), make("er")
+    weighted = [(x, y, torch.linspace(0, 3, 8)) for x, y in batches(4)]
+    ours.fit(weighted)
+    plain.fit(batches(4))
+    for each in weighted:
+        by_hand.learn(*each)
+    assert same(ours, by_hand)
+    assert not torch.equal(ours.logits(weighted[0][0]), plain.logits(weighted[0][0]))
+
+
 @pytest.mark.parametrize(
     ("loader", "epochs", "said"),
     [
