@@ -20,6 +20,17 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 300  # for one cell, on a busy machine
 
 
+def kept(outputs: list[Any]) -> list[Any]:
+    """What a cell printed as one output, however it arrived, and what it showed."""
+    found: list[Any] = []
+    for each in outputs:
+        if each.output_type == "stream" and found and found[-1].get("name") == each.name:
+            found[-1]["text"] += each.text
+        elif each.get("name") != "stderr":
+            found.append(each)
+    return found
+
+
 def executed(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)
     with TemporaryDirectory() as folder:
@@ -33,7 +44,7 @@ def executed(path: Path) -> Any:
     for number, cell in enumerate(notebook.cells, 1):
         cell["id"] = f"cell-{number}"
         if cell.cell_type == "code":
-            cell["outputs"] = [each for each in cell.outputs if each.get("name") != "stderr"]
+            cell["outputs"] = kept(cell.outputs)
     notebook["metadata"] = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     return notebook
 

@@ -40,6 +40,7 @@ KNOWN = {
     "any_network": Page(
         slow=True, says=(r"\['picture\.2'\]", r"\['features/picture\.2'\]", r"\['hidden', 'head:input'\]")
     ),
+    "install": Page(slow=True, says=(r"^sncl \d", r"^\d\S* with(out)? a GPU$", r"^seq-digits +SNCL ")),
     "estimator": Page(slow=True, leaves=("digits.safetensors",)),
     "live_streams": Page(says=("^3 8 ", "^25 60$"), leaves=("sensor.safetensors",)),
     "serving": Page(
