@@ -8,6 +8,7 @@ lost is noticed within a minute. A connection that breaks is made anew.
 from __future__ import annotations
 
 import time
+import weakref
 import zlib
 from collections.abc import Callable
 from functools import partial, wraps
@@ -85,7 +86,9 @@ class DatabasePlace:
         self.lock = DatabaseLock(self)
 
     def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.database.address, autocommit=True, **SIGNS_OF_LIFE)
+        made = psycopg.connect(self.database.address, autocommit=True, **SIGNS_OF_LIFE)
+        weakref.finalize(self, made.close)
+        return made
 
     def open(self) -> tuple[BaseStorage, optuna.Study]:
         """The study, which is made where there is none. Needs its lock."""
@@ -94,6 +97,7 @@ class DatabasePlace:
             storage = PatientStorage(self.database.for_optuna(), engine_kwargs=settings)
         except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
             raise unreachable(error) from error
+        weakref.finalize(self, storage.engine.dispose)
         return storage, load_study(storage, self.database.study)
 
     def ask(self, function: str, number: int) -> bool:

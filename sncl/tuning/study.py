@@ -177,6 +177,8 @@ class Study:
     def give_up(self, number: int, reason: str, attempt: int) -> None:
         """Queue a trial's parameters and mark it as failed, in the order that loses nothing. Needs the study's lock."""
         trial = self.study.get_trials(deepcopy=False)[number]
+        if trial.state != TrialState.RUNNING:
+            return  # somebody else has done so
         if attempt <= ATTEMPTS:
             notes = {"attempt": attempt, "default": trial.user_attrs.get("default", False)}
             self.study.enqueue_trial(params_of(trial), notes)
@@ -204,10 +206,10 @@ class Study:
                 reason, state = str(error), TrialState.PRUNED
             outcome = {"scores": scores, "seconds": round(time.monotonic() - begun, 3), "reason": reason}
             with self.lock:
-                if not self.is_running(trial.number):
-                    return  # whoever lost sight of this process has queued it anew
                 value = mean_std(scores)[0] if state == TrialState.COMPLETE else None
                 self.end(trial.number, state, outcome, value)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return  # whoever lost sight of this process has queued it anew
         except BaseException as error:  # Ctrl-C, or what no other parameters would change
             with self.lock:
                 reason = " ".join(["broken off:", type(error).__name__, str(error)])
@@ -215,9 +217,6 @@ class Study:
             raise
         finally:
             self.own.release()
-
-    def is_running(self, number: int) -> bool:
-        return self.study.get_trials(deepcopy=False)[number].state == TrialState.RUNNING
 
     def experiment(self, params: Settings, seed: int) -> Experiment:
         """One run of a trial, on the data that the others were scored on."""

@@ -68,7 +68,7 @@ def job(server: Server, name: str, folder: Path, trials: int) -> StudyJob:
 
 
 def test_two_processes_share_a_study_and_nobody_sees_the_password(server: Server, tmp_path: Path, sncl: Sncl) -> None:
-    command = [*TUNE, "--trials", "12", "--storage", server.with_password]
+    command = [*TUNE, "--trials", "6", "--storage", server.with_password]
     other = tmp_path / "other"  # a machine of its own: no folder is shared
     other.mkdir()
     process = start(other, "-m", "sncl.cli", *command)
@@ -78,9 +78,9 @@ def test_two_processes_share_a_study_and_nobody_sees_the_password(server: Server
         while not (other / "runs" / f"{name}.toml").exists():  # the other one has begun
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
-        study = Study(job(server, name, tmp_path, 12))
+        study = Study(job(server, name, tmp_path, 6))
         mine = []
-        while study.standing().finished < 12:
+        while study.standing().finished < 6:
             trial = study.take()
             if trial is not None:
                 mine.append(trial.number)
@@ -90,13 +90,13 @@ def test_two_processes_share_a_study_and_nobody_sees_the_password(server: Server
         process.kill()
     assert process.returncode == 0, err
     trials = study.trials()
-    assert [trial.number for trial in trials] == list(range(12))  # none was run twice and none is left
+    assert [trial.number for trial in trials] == list(range(6))  # none was run twice and none is left
     assert {trial.state for trial in trials} <= {"complete", "pruned"}
-    assert 0 < len(mine) < 12
+    assert 0 < len(mine) < 6
     text = out + err + "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
     assert PASSWORD not in text and QUOTED not in text
     again = sncl(*command, "--json").json()
-    assert [trial["number"] for trial in again["trials"]] == list(range(12))
+    assert [trial["number"] for trial in again["trials"]] == list(range(6))
 
 
 def test_a_trial_of_a_killed_process_is_tried_again(server: Server, tmp_path: Path) -> None:
