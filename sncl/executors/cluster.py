@@ -102,6 +102,8 @@ def joined(address: str | None, share: Share) -> Iterator[Head]:
     if place is None:
         os.environ.update({LOOPBACK: "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
         folder = tempfile.mkdtemp(prefix="sncl-ray-")
+    elif "://" not in place and not reachable(place):  # Ray would look for it for a long time
+        raise SnclError(f"there is no Ray cluster at {place}")
     silence()
     import ray
 
