@@ -21,7 +21,7 @@ LOGS = "slurm-logs"
 WAIT_SECONDS = 0.5  # between two looks at the files
 DAY = 24 * 60  # minutes: the time limit, unless told otherwise
 REQUEUES = 1000
-KINDS = ("slurm", "local", "debug")
+KINDS = ("slurm", "local")
 KNOWN = {"partition": "slurm_partition", "account": "slurm_account", "qos": "slurm_qos", "mem": "slurm_mem"}
 
 
@@ -57,7 +57,7 @@ class OnSlurm:
         given = dict(self.options)
         kind = given.pop("cluster", "slurm")
         if kind not in KINDS:
-            raise SnclError(f"the cluster of submitit is {', '.join(KINDS)}, not {kind!r}")
+            raise SnclError(f"the cluster of submitit is {' or '.join(KINDS)}, not {kind!r}")
         logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             executor = submitit.AutoExecutor(folder=logs, cluster=kind, slurm_max_num_timeout=REQUEUES)

@@ -13,6 +13,8 @@ from sncl.errors import Busy, SnclError
 from sncl.executors import fleet, orders
 from sncl.executors.fleet import Calls, Share, choose_fleet
 from sncl.executors.on_slurm import LOGS, Heard, OnSlurm, minutes
+from sncl.runs.perform import perform
+from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_json
 
 TRAIN = ["train", "--stream", "seq-digits", "--method", "er", "--memory", "30", "--tasks", "1", "--epochs", "1"]
@@ -101,14 +103,14 @@ def test_a_folder_that_a_lost_process_still_holds_is_waited_for(monkeypatch: pyt
 # --- Slurm ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["debug", pytest.param("local", marks=pytest.mark.slow)])
-def test_jobs_of_slurm_give_the_numbers_of_a_local_run(sncl: Sncl, tmp_path: Path, kind: str) -> None:
+def test_jobs_of_slurm_give_the_numbers_of_a_local_run(sncl: Sncl, tmp_path: Path) -> None:
     pytest.importorskip("submitit")
-    assert sncl(*TRAIN, "here").code == 0
-    done = sncl(*TRAIN, "there", "--on", "slurm", "--slurm", f"cluster={kind}", "--slurm", "time=10")
+    done = sncl(*TRAIN, "there", "--on", "slurm", "--slurm", "cluster=local", "--slurm", "time=10")
     assert done.code == 0, done.err
     assert f"logs: {tmp_path / 'there' / LOGS}" in done.err
     for seed in range(2):
+        experiment = plan("seq-digits", "er", memory=30, tasks=1, epochs=1, device="cpu", seed=seed)
+        perform(experiment, tmp_path / "here" / f"seed-{seed}")
         found = [read_json(tmp_path / where / f"seed-{seed}" / "result.json") for where in ("here", "there")]
         for each in found:
             del each["seconds"], each["crc32"]
@@ -118,7 +120,7 @@ def test_jobs_of_slurm_give_the_numbers_of_a_local_run(sncl: Sncl, tmp_path: Pat
 
 def test_options_of_slurm(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
-    options = {"cluster": "debug", "partition": "gpu", "time": "2:00:00", "gpus": "2", "mem": "8G", "nice": "10"}
+    options = {"cluster": "local", "partition": "gpu", "time": "2:00:00", "gpus": "2", "mem": "8G", "nice": "10"}
     executor = OnSlurm(options).executor(tmp_path, Share(4, 0.125), 10)
     assert executor.parameters["timeout_min"] == 120 and executor.parameters["gpus_per_node"] == 2
     with pytest.raises(SnclError, match="gpus of Slurm is a whole number, not 'two'"):
