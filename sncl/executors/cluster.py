@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -57,6 +58,13 @@ class Head:
         if not any(each.get("GPU", 0) >= share.gpus and each.get("CPU", 0) >= share.cpus for each in rooms):
             wanted = f"{share.cpus} CPUs" + (" and a GPU" if share.gpus else "")
             raise SnclError(f"no machine of the Ray cluster has {wanted}; change `threads` or `device`")
+
+    def part_of(self, share: Share, jobs: int) -> Share:
+        """The share of each of so many runs: more of a GPU where Ray would fill one and leave others empty."""
+        if not share.gpus:
+            return share
+        runs_on_each = math.ceil(jobs / self.ray.cluster_resources()["GPU"])
+        return Share(share.cpus, max(share.gpus, 1 / runs_on_each))
 
     def answers(self) -> bool:
         """Whether the head is there, looked for now and then."""

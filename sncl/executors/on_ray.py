@@ -72,7 +72,7 @@ def follow_tasks(drive: Drive, report: Report) -> list[bytes]:
         heed_parent()  # again: Ray has answers of its own
         report((NOTE, head.words()))
         head.check_room(drive.share)
-        tasks = Tasks(drive, report)
+        tasks = Tasks(drive.orders, head.part_of(drive.share, len(drive.orders)), report)
         try:
             while tasks.running:
                 tasks.look()
@@ -88,15 +88,14 @@ def follow_tasks(drive: Drive, report: Report) -> list[bytes]:
 class Tasks:
     """The tasks of all orders, on their way."""
 
-    def __init__(self, drive: Drive, report: Report) -> None:
+    def __init__(self, given: list[Order], share: Share, report: Report) -> None:
         import ray
 
         self.ray, self.report = ray, report
-        self.outcomes: list[bytes] = [b""] * len(drive.orders)
+        self.outcomes: list[bytes] = [b""] * len(given)
         self.reports: Any = ray.remote(Reports).options(num_cpus=0, max_restarts=-1).remote()
-        cpus, gpus = drive.share
-        task = ray.remote(carry_out_task).options(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)
-        self.running = {task.remote(number, order, self.reports): number for number, order in enumerate(drive.orders)}
+        task = ray.remote(carry_out_task).options(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=RETRIES)
+        self.running = {task.remote(number, order, self.reports): number for number, order in enumerate(given)}
 
     def look(self) -> None:
         """Take in what is finished and what was told, after a short wait."""
