@@ -140,7 +140,7 @@ def run_folder(folder: Path | None, experiment: Experiment, several: bool) -> Pa
     return folder / f"seed-{experiment.seed}" if several else folder
 
 
-def results_of(jobs: list[Job], found: Sequence[Result | None], fleet: Fleet | None) -> Sequence[Result]:
+def results_of(jobs: list[Job], found: Sequence[Result | None], fleet: Fleet | None = None) -> Sequence[Result]:
     """The results that were found, or all of them once the runs are finished."""
     finished = [result for result in found if result is not None]
     if len(finished) == len(jobs):

@@ -73,7 +73,7 @@ class Head:
         self.looked = time.monotonic()
         if self.client:
             return bool(self.ray.util.client.ray.is_connected())
-        self.missed = 0 if reachable(self.gcs) else self.missed + 1
+        self.missed = 0 if reachable(str(self.gcs)) else self.missed + 1
         if self.missed >= LOST_LOOKS:
             atexit.register(os._exit, 1)  # Ray would wait for the head before it lets this process end
             return False
@@ -118,7 +118,11 @@ def joined(address: str | None, share: Share) -> Iterator[Head]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     try:
         if place is None:
-            room = {"num_cpus": max(cores(), share.cpus), "include_dashboard": False, "_temp_dir": folder}
+            room: dict[str, Any] = {
+                "num_cpus": max(cores(), share.cpus),
+                "include_dashboard": False,
+                "_temp_dir": folder,
+            }
             ray.init(address="local", **room, **quiet)
         else:
             ray.init(address=place, **quiet)
