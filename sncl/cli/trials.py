@@ -13,7 +13,7 @@ from sncl.cli.words import as_options
 from sncl.errors import SnclError, lacking
 from sncl.executors.fleet import Calls, Fleet
 from sncl.live.following import Followed
-from sncl.live.jobs import RUNS_ON_A_GPU, share_of
+from sncl.live.jobs import KINDS, RUNS_ON_A_GPU, share_of
 from sncl.live.view import LiveView, Overall, live
 from sncl.methods.own import carrying
 from sncl.runs.build import check_memory, make_stream
@@ -68,7 +68,7 @@ def tune(
         raise lacking("tuning", "optuna")
     if isinstance(storage, Database) and find_spec("psycopg") is None:
         raise lacking("a database as `storage`", "psycopg[binary]")
-    from sncl.tuning.study import Study, StudyJob, take_trials
+    from sncl.tuning.study import Standing, Study, StudyJob, take_trials
 
     usual = search.experiment({}, 0)
     check_memory(usual, make_stream(usual, data))  # what is wrong with the data would be wrong with every trial
@@ -81,7 +81,9 @@ def tune(
     with live(watched.view, console):
         try:
             if fleet is not None:
-                calls = Calls(carrying(take_trials), [job] * at_once, out.absolute().parent, share_of([usual]))
+                calls = Calls(
+                    carrying(take_trials), [job] * at_once, out.absolute().parent, share_of([usual]), (*KINDS, Standing)
+                )
                 fleet.run(calls, watched.tell, lambda text: console.print(as_options(text)))
             elif on_gpu:
                 with exact_kernels():

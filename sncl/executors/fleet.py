@@ -26,12 +26,14 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Calls:
-    """``function(job, report)`` for every job; ``root`` is a folder that all machines share."""
+    """``function(job, report)`` for every job. ``root`` is a folder that all machines share; reports are made of named
+    tuples of these ``kinds``."""
 
     function: Callable[[Any, Report], Any]
     jobs: Sequence[Any]
     root: Path
     share: Share
+    kinds: tuple[type, ...] = ()
 
 
 class Fleet(Protocol):

@@ -6,8 +6,7 @@ head of the cluster is lost; whoever asked for runs is to see one line and nothi
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,7 @@ class OnRay:
             if number == NOTE:
                 say(value)
             else:
-                watch(number, pickle.loads(value))
+                watch(number, value)
 
         with orders(calls) as made:
             drive = Drive(self.address, made, calls.share)
@@ -45,7 +44,7 @@ class OnRay:
                 outcomes = run_all(follow_tasks, [drive], 1, hear, load_program=False)[0]
             except Killed as error:
                 raise lost(self.address) from error
-        return results([pickle.loads(each) for each in outcomes])
+        return results(outcomes)
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ def lost(address: str | None) -> SnclError:
     )
 
 
-def follow_tasks(drive: Drive, report: Report) -> list[bytes]:
-    """Start a task for every order and follow them all; the outcomes, pickled. Runs in a process of its own."""
+def follow_tasks(drive: Drive, report: Report) -> list[Outcome]:
+    """Start a task for every order and follow them all; the outcomes. Runs in a process of its own."""
     from sncl.executors.cluster import joined
 
     with joined(drive.address, drive.share) as head:
@@ -92,10 +91,13 @@ class Tasks:
         import ray
 
         self.ray, self.report = ray, report
-        self.outcomes: list[bytes] = [b""] * len(given)
+        self.outcomes: list[Outcome] = [(False, None)] * len(given)
         self.reports: Any = ray.remote(Reports).options(num_cpus=0, max_restarts=-1).remote()
         task = ray.remote(carry_out_task).options(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=RETRIES)
-        self.running = {task.remote(number, order, self.reports): number for number, order in enumerate(given)}
+        self.running: dict[Any, int] = {}
+        for number, order in enumerate(given):
+            call = StoredCall([ray.put(order.call())])
+            self.running[task.remote(number, replace(order, call=call), self.reports)] = number
 
     def look(self) -> None:
         """Take in what is finished and what was told, after a short wait."""
@@ -104,14 +106,13 @@ class Tasks:
             self.outcomes[self.running.pop(each)] = self.outcome(each)
         self.hear()
 
-    def outcome(self, task: Any) -> bytes:
+    def outcome(self, task: Any) -> Outcome:
         try:
-            found: bytes = self.ray.get(task)
+            found: Outcome = self.ray.get(task)
             return found
         except self.ray.exceptions.RayError as error:
             why = " ".join(str(error).split())
-            outcome: Outcome = False, Killed(f"a run was lost on the cluster: {why[:300]}; the same command goes on")
-            return pickle.dumps(outcome)
+            return False, Killed(f"a run was lost on the cluster: {why[:300]}; the same command goes on")
 
     def hear(self) -> None:
         """Hand on what the runs told; nothing while whoever collects it is being started again."""
@@ -131,28 +132,41 @@ class Tasks:
                 _, waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=seconds)
 
 
+@dataclass(frozen=True)
+class StoredCall:
+    """A call that lies with Ray until it is asked for: in a list, or Ray would read it before the task begins."""
+
+    stored: list[Any]
+
+    def __call__(self) -> tuple[Any, Any]:
+        import ray
+
+        found: tuple[Any, Any] = ray.get(self.stored[0])
+        return found
+
+
 class Reports:
     """What the tasks told since it was last asked for; an actor."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, bytes]] = []
+        self.told: list[tuple[int, Any]] = []
 
-    def tell(self, number: int, value: bytes) -> None:
+    def tell(self, number: int, value: Any) -> None:
         self.told.append((number, value))
 
-    def take(self) -> list[tuple[int, bytes]]:
+    def take(self) -> list[tuple[int, Any]]:
         told, self.told = self.told, []
         return told
 
 
-def carry_out_task(number: int, order: Order, reports: Any) -> bytes:
+def carry_out_task(number: int, order: Order, reports: Any) -> Outcome:
     """One run, as a task on a machine of the cluster."""
     import ray
 
     last: list[Any] = []
 
     def report(number: int, value: Any) -> None:
-        last[:] = [reports.tell.remote(number, pickle.dumps(value))]
+        last[:] = [reports.tell.remote(number, value)]
 
     outcome = carry_out(order, partial(report, number))
     try:

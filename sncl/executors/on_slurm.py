@@ -6,9 +6,10 @@ tell comes through files beside the logs.
 
 from __future__ import annotations
 
-import pickle
+import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ LOGS = "slurm-logs"
 WAIT_SECONDS = 0.5  # between two looks at the files
 DAY = 24 * 60  # minutes: the time limit, unless told otherwise
 REQUEUES = 1000
+KIND = "kind of tuple"
 KINDS = ("slurm", "local")
 KNOWN = {"partition": "slurm_partition", "account": "slurm_account", "qos": "slurm_qos", "mem": "slurm_mem"}
 
@@ -35,7 +37,10 @@ class OnSlurm:
         logs = calls.root.absolute() / LOGS
         executor = self.executor(logs, calls.share, len(calls.jobs))
         with orders(calls, secret=False) as made:
-            heard = [Heard(logs / f"{order.sign.name[1:]}-{number}.reports") for number, order in enumerate(made)]
+            heard = [
+                Heard(logs / f"{order.sign.name[1:]}-{number}.reports", calls.kinds)
+                for number, order in enumerate(made)
+            ]
             with executor.batch():
                 jobs = [executor.submit(SlurmRun(), order, each.path) for order, each in zip(made, heard, strict=True)]
             say(f"runs are made by Slurm, {len(jobs)} jobs from {jobs[0].job_id} on; logs: {logs}")
@@ -99,11 +104,11 @@ def minutes(text: str) -> int:
 class SlurmRun:
     """One run, as a job."""
 
-    def __call__(self, order: Order, path: Path) -> bytes:
-        with path.open("ab") as file:
+    def __call__(self, order: Order, path: Path) -> Outcome:
+        with path.open("a", encoding="utf-8") as file:
 
             def report(value: Any) -> None:
-                pickle.dump(value, file)
+                file.write(json.dumps(plain(value)) + "\n")
                 file.flush()
 
             return carry_out(order, report)
@@ -118,23 +123,38 @@ class SlurmRun:
 class Heard:
     """The reports of one job, as they are written to a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kinds: tuple[type, ...] = ()) -> None:
         self.path = path
+        self.kinds = {kind.__name__: kind for kind in kinds}
         self.read = 0
 
     def news(self) -> list[Any]:
-        """What is new. The folder is as private as the jobs that submitit keeps in it."""
-        found: list[Any] = []
+        """What is new, as far as it is written to the end of a line."""
         if not self.path.exists():
-            return found
+            return []
         with self.path.open("rb") as file:
             file.seek(self.read)
-            while True:
-                try:
-                    found.append(pickle.load(file))
-                except (EOFError, pickle.UnpicklingError):  # or half of one
-                    return found
-                self.read = file.tell()
+            whole = file.read().rpartition(b"\n")[0]
+        self.read += len(whole) + bool(whole)
+        return [rich(json.loads(line), self.kinds) for line in whole.splitlines()]
+
+
+def plain(value: Any) -> Any:
+    """A report as JSON has it: named tuples by the name of their kind, and tuples as lists."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {KIND: type(value).__name__, "fields": [plain(each) for each in value]}
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return {key: plain(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def rich(value: Any, kinds: Mapping[str, type]) -> Any:
+    """A report as it was; of the kinds that are known here."""
+    if isinstance(value, list):
+        return [rich(each, kinds) for each in value]
+    if isinstance(value, dict) and KIND in value:
+        return kinds[value[KIND]](*(rich(each, kinds) for each in value["fields"]))
+    return {key: rich(each, kinds) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def follow_jobs(jobs: list[Any], heard: list[Heard], watch: Watch) -> list[Outcome]:
@@ -154,7 +174,7 @@ def outcome_of(job: Any) -> Outcome:
     import submitit
 
     try:
-        outcome: Outcome = pickle.loads(job.result())
+        outcome: Outcome = job.result()
         return outcome
     except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedJobError):
         log = job.paths.stderr

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import pickle
 import platform
 import secrets
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sncl
 from sncl.errors import Busy, SnclError
@@ -31,9 +30,9 @@ Outcome = tuple[bool, Any]  # whether it went well, and the result or the error
 
 @dataclass(frozen=True)
 class Order:
-    """One job for another machine. ``call`` is pickled by itself: it is read when its modules can be found."""
+    """One job for another machine. ``call()`` brings the function and the job, when their modules can be found."""
 
-    call: bytes
+    call: Callable[[], tuple[Any, Any]]
     here: Path
     sign: Path
     modules: tuple[str, ...]
@@ -60,29 +59,37 @@ def orders(calls: Calls, secret: bool = True) -> Iterator[list[Order]]:
         carried[DATA] = str(Path(carried[DATA]).absolute())
     try:
         yield [
-            Order(pickle.dumps((calls.function, job)), here, sign, modules, carried, sncl.__version__)
-            for job in calls.jobs
+            Order(PlainCall(calls.function, job), here, sign, modules, carried, sncl.__version__) for job in calls.jobs
         ]
     finally:
         with suppress(OSError):
             sign.unlink()
 
 
-def carry_out(order: Order, report: Report) -> bytes:
-    """Do it here; the outcome, pickled."""
+class PlainCall(NamedTuple):
+    """A call as it is."""
+
+    function: Any
+    job: Any
+
+    def __call__(self) -> tuple[Any, Any]:
+        return self.function, self.job
+
+
+def carry_out(order: Order, report: Report) -> Outcome:
+    """Do it here."""
     try:
         check(order)
         os.chdir(order.here)
         sys.path += [each for each in order.modules if each not in sys.path]
         os.environ.update(order.environment)
-        function, job = pickle.loads(order.call)
+        function, job = order.call()
         with heeding():
-            outcome: Outcome = True, patiently(function, job, report)
+            return True, patiently(function, job, report)
     except SnclError as error:
-        outcome = False, error
+        return False, error
     except Exception:
-        outcome = False, RuntimeError(f"a run broke off:\n{traceback.format_exc()}")
-    return pickle.dumps(outcome)
+        return False, RuntimeError(f"a run broke off:\n{traceback.format_exc()}")
 
 
 def check(order: Order) -> None:

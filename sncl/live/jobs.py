@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from sncl.errors import SnclError
+from sncl.evaluation.collapse import Collapse
 from sncl.executors.fleet import Calls, Fleet, Share
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, live
@@ -19,10 +20,12 @@ from sncl.methods.own import carrying, is_portable
 from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
-from sncl.training.events import Moment
+from sncl.training.events import Evaluation, Moment
 from sncl.training.parallel import cores, run_all, run_here, run_in_threads
 
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
+
+KINDS: tuple[type, ...] = (Moment, Evaluation, Collapse)  # what runs tell
 
 
 class Display(Protocol):

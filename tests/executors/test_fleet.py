@@ -1,7 +1,10 @@
 """Which executor is meant, what a machine refuses, and jobs of Slurm by the executor that stands in for it."""
 
+import json
 import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,14 @@ from command_line import Sncl
 from sncl.errors import Busy, SnclError
 from sncl.executors import fleet, orders
 from sncl.executors.fleet import Calls, Share, choose_fleet
-from sncl.executors.on_slurm import LOGS, Heard, OnSlurm, minutes
+from sncl.executors.on_slurm import LOGS, Heard, OnSlurm, minutes, plain
+from sncl.live.jobs import KINDS
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.training.checkpoint import read_json
+from sncl.training.events import Evaluation, Moment
 
+ROOT = Path(__file__).resolve().parents[2]
 TRAIN = ["train", "--stream", "seq-digits", "--method", "er", "--memory", "30", "--tasks", "1", "--epochs", "1"]
 TRAIN += ["--device", "cpu", "--seeds", "2", "--out"]
 
@@ -52,7 +58,7 @@ def doubled(job: int, report: Any) -> tuple[int, str, str | None]:
 
 
 def outcome(order: orders.Order) -> Any:
-    return pickle.loads(orders.carry_out(order, lambda value: None))
+    return orders.carry_out(order, lambda value: None)
 
 
 def test_an_order_is_carried_out_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +109,20 @@ def test_a_folder_that_a_lost_process_still_holds_is_waited_for(monkeypatch: pyt
 # --- Slurm ----------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_of_slurm_give_the_numbers_of_a_local_run(sncl: Sncl, tmp_path: Path) -> None:
+def test_jobs_of_slurm_give_the_numbers_of_a_local_run(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
-    done = sncl(*TRAIN, "there", "--on", "slurm", "--slurm", "cluster=local", "--slurm", "time=10")
-    assert done.code == 0, done.err
-    assert f"logs: {tmp_path / 'there' / LOGS}" in done.err
+    command = [*TRAIN, "there", "--on", "slurm", "--slurm", "cluster=local", "--slurm", "time=10"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "sncl.cli", *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"logs: {tmp_path / 'there' / LOGS}" in done.stderr
     for seed in range(2):
         experiment = plan("seq-digits", "er", memory=30, tasks=1, epochs=1, device="cpu", seed=seed)
         perform(experiment, tmp_path / "here" / f"seed-{seed}")
@@ -138,11 +153,14 @@ def test_time_limits(text: str, found: int) -> None:
         minutes(text + "h")
 
 
-def test_half_a_report_is_read_when_it_is_whole(tmp_path: Path) -> None:
-    heard = Heard(tmp_path / "reports")
+def test_reports_come_back_as_they_were_and_half_a_line_later(tmp_path: Path) -> None:
+    heard = Heard(tmp_path / "reports", KINDS)
     assert heard.news() == []
-    first, second = pickle.dumps("first"), pickle.dumps("second")
-    heard.path.write_bytes(first + second[:5])
-    assert heard.news() == ["first"]
-    heard.path.write_bytes(first + second)
-    assert heard.news() == ["second"] and heard.news() == []
+    found = Evaluation({"class_il": [90.0, 80.0]}, {"open": {"a": 1}}, ())
+    moment = Moment(3, 10, 1, 2, losses={"loss": 0.5}, evaluation=found)
+    text = "".join(json.dumps(plain(each)) + "\n" for each in (moment, None))
+    heard.path.write_text(text[:-3])
+    (first,) = heard.news()
+    assert first == moment._replace(evaluation=found._replace(collapsed=[])) and first.evaluation.warning() is None
+    heard.path.write_text(text)
+    assert heard.news() == [None] and heard.news() == []
