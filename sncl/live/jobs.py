@@ -129,9 +129,8 @@ def calls_of(jobs: list[Job], function: Callable[[Job, JobReport], Any]) -> Call
                 'module of its own, or use `on="local"`'
             )
     folders = [job.folder.absolute().parent for job in jobs]
-    return Calls(
-        carrying(function), jobs, Path(os.path.commonpath(folders)), share_of([job.experiment for job in jobs])
-    )
+    share = share_of([job.experiment for job in jobs])
+    return Calls(carrying(function), jobs, Path(os.path.commonpath(folders)), share, KINDS)
 
 
 def share_of(experiments: Sequence[Experiment]) -> Share:
