@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import sncl
 from sncl.errors import Busy, SnclError
@@ -66,7 +66,8 @@ def orders(calls: Calls, secret: bool = True) -> Iterator[list[Order]]:
             sign.unlink()
 
 
-class PlainCall(NamedTuple):
+@dataclass(frozen=True)
+class PlainCall:
     """A call as it is."""
 
     function: Any
