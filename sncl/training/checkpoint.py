@@ -88,7 +88,7 @@ def written_atomically(path: Path, keep_previous: bool = False) -> Iterator[IO[b
             _link_previous(path)
         os.replace(beside, path)
         sync_names(path.parent)
-    except BaseException as error:
+    except (Exception, KeyboardInterrupt) as error:
         with suppress(OSError):  # a disk that fails may fail here, too
             beside.unlink(missing_ok=True)
         if isinstance(error, OSError):

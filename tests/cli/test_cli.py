@@ -197,7 +197,7 @@ def test_train_as_a_program(tmp_path: Path, sncl: Sncl) -> None:
     assert (manifest["settings"]["lr"], manifest["settings"]["gamma"]) == (0.05, 0.25)
     assert (manifest["epochs"], manifest["tasks"], manifest["validation"]) == (2, 3, 0.0)
     assert {path.name for path in run.iterdir()} - {".lock"} == {
-        *("experiment.json", "log.jsonl", "result.json", "checkpoint.safetensors")
+        *("experiment.json", "preprocessing.json", "log.jsonl", "result.json", "checkpoint.safetensors")
     }
     assert read_result(run / "result.json").to_json() == result
     written = json.loads((run / "experiment.json").read_text())

@@ -80,7 +80,7 @@ def test_a_run_killed_at_every_start(forks: Forks, trained: Undisturbed, tmp_pat
     """Each time it gets a batch or two further."""
     (tmp_path / "runs").mkdir()
     reached = [0]
-    while forks.sncl(*TRAIN, tmp_path / RUN, attack=Attack(str(tmp_path), 22, "kill before")).code != 0:
+    while forks.sncl(*TRAIN, tmp_path / RUN, attack=Attack(str(tmp_path), 28, "kill before")).code != 0:
         reached.append(stored_steps(tmp_path / RUN))
         assert reached[-1] > reached[-2]
     assert len(reached) > 5

@@ -127,7 +127,7 @@ def test_split_cuts_the_classes_another_way() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("seq-digit", {}, "seq-cifar10, seq-tinyimagenet, perm-mnist"),
+        ("seq-digit", {}, "there is no stream 'seq-digit'; did you mean seq-digits"),
         ("seq-digits", {"batch_size": 0}, "`batch_size` is at least 1"),
         ("seq-digits", {"validation": 1.0}, "between 0 and 1, not 1.0"),
         ("seq-digits", {"validation": -0.1}, "between 0 and 1"),
