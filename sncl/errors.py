@@ -32,6 +32,14 @@ class Diverged(SnclError):
     """A run whose losses or weights are no numbers any more: its settings are to blame, not where it ran."""
 
 
+class Busy(SnclError):
+    """Another process is at work in the same folder."""
+
+
+class Killed(SnclError):
+    """A process ended before it could say what came of its work."""
+
+
 def nearest(name: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> list[str]:
     """The known names that may have been meant, best first: by their letters alone, by what people call them
     (``meant``: names with blanks between them, by letters), by a part of them, or by a typing error.

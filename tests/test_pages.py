@@ -55,6 +55,7 @@ KNOWN = {
         needs=("matplotlib",),
         leaves=("report.html", "fisher.json", "tsne.svg", "sparsity.png", "capacity.png"),
     ),
+    "scaling": Page(slow=True, leaves=("runs/er/seed-1/result.json",)),
     "smaller": Page(
         slow=True, needs=("onnx", "onnxruntime"), says=("of 100 neurons are open",), leaves=("small.onnx",)
     ),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sncl.cli.completion import complete_method, complete_run, complete_setting, complete_stream
 from sncl.errors import SnclError
+
+if TYPE_CHECKING:
+    from sncl.executors.fleet import Fleet
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder with the data sets (default: $SNCL_DATA or the user's cache)")
@@ -95,6 +98,30 @@ ReportOption = Annotated[
 TensorboardOption = Annotated[
     bool, typer.Option("--tensorboard", help="Also write logs for TensorBoard into the run folder (needs tensorboard)")
 ]
+ELSEWHERE = "More than one machine"
+OnOption = Annotated[
+    str,
+    typer.Option(
+        metavar="WHERE",
+        help="Where the runs are made: local, ray, ray://HOST:PORT or slurm",
+        rich_help_panel=ELSEWHERE,
+    ),
+]
+SlurmOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="With --on slurm: partition, time, gpus, mem or another option of sbatch; may be repeated",
+        rich_help_panel=ELSEWHERE,
+    ),
+]
+
+
+def fleet_of(on: str, slurm: list[str] | None) -> Fleet | None:
+    """Where the runs are made; None for this machine."""
+    from sncl.executors.fleet import choose_fleet
+
+    return choose_fleet(on, pairs(slurm, "--slurm"))
 
 
 def pairs(texts: list[str] | None, option: str, form: str = "KEY=VALUE") -> dict[str, str]:

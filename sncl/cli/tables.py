@@ -16,16 +16,20 @@ from sncl.cli.options import (
     DataOption,
     DeviceOption,
     JsonOption,
+    OnOption,
     PrecisionOption,
     ReportOption,
+    SlurmOption,
     TensorboardOption,
+    fleet_of,
     names,
 )
 from sncl.cli.reports import check_outputs, report_on
 
 if TYPE_CHECKING:
     from sncl.paper.records import TableRow
-    from sncl.paper.reproduce import Request
+    from sncl.paper.reproduce import Attempt, Request
+    from sncl.runs.job import Job
 
 
 def reproduce_command(
@@ -59,6 +63,8 @@ def reproduce_command(
     collect: Annotated[bool, typer.Option("--collect", help="Show what is there and run nothing")] = False,
     tensorboard: TensorboardOption = False,
     report: ReportOption = None,
+    on: OnOption = "local",
+    slurm: SlurmOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """A table of the paper beside our numbers: finds the runs that are there and makes those that are missing.
@@ -71,9 +77,14 @@ def reproduce_command(
     from sncl.paper.reproduce import Request, reproduce
 
     check_outputs(report, tensorboard)
+    fleet = fleet_of(on, slurm)
     asked = (table, names(stream), names(method), memory or [], seeds)
-    request = Request(*asked, runs, results, data, device, precision, collect, tensorboard)
-    rows, failure = reproduce(request, lambda jobs, attempt: run_jobs(jobs, err, attempt), err.print, command_line)
+    request = Request(*asked, runs, results, data, device, precision, collect, tensorboard, fleet is not None)
+
+    def run(jobs: list[Job], attempt: Attempt) -> list[str | None]:
+        return run_jobs(jobs, err, attempt, fleet)
+
+    rows, failure = reproduce(request, run, err.print, command_line)
     command = partial(command_line, options=place_options(request))
     if as_json:
         print_json(comparison_json(table, rows, command))

@@ -24,20 +24,24 @@ from sncl.cli.options import (
     MemoryOption,
     MethodOption,
     NumberOption,
+    OnOption,
     PrecisionOption,
     ReportOption,
     SetOption,
     SizeOption,
+    SlurmOption,
     SplitOption,
     StreamOption,
     TargetOption,
     TasksOption,
     TensorboardOption,
+    fleet_of,
 )
 from sncl.cli.reports import check_outputs, report_on
 from sncl.errors import SnclError
 
 if TYPE_CHECKING:
+    from sncl.executors.fleet import Fleet
     from sncl.runs.experiment import Experiment
     from sncl.runs.job import Job
     from sncl.runs.result import Result
@@ -75,6 +79,8 @@ def train_command(
     ] = False,
     tensorboard: TensorboardOption = False,
     report: ReportOption = None,
+    on: OnOption = "local",
+    slurm: SlurmOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a method on a stream. The same command on the same folder goes on where it stopped."""
@@ -84,6 +90,7 @@ def train_command(
 
     numbers, method = seeds_asked(seed, seeds), choose_method(method)
     check_outputs(report, tensorboard)
+    fleet = fleet_of(on, slurm)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
@@ -100,6 +107,7 @@ def train_command(
         threads=threads,
         settings=settings | chosen.settings,
         user_data=chosen.user_data,
+        elsewhere=fleet is not None,
     )
     jobs = []
     for one in numbers:
@@ -112,7 +120,7 @@ def train_command(
     tell(chosen, jobs[0].experiment)
     for note in notes_before(jobs, found, memory):
         err.print(note)
-    show_results(jobs, results_of(jobs, found), seeds is not None, as_json)
+    show_results(jobs, results_of(jobs, found, fleet), seeds is not None, as_json)
     report_on([job.folder for job in jobs], report)
 
 
@@ -132,14 +140,14 @@ def run_folder(folder: Path | None, experiment: Experiment, several: bool) -> Pa
     return folder / f"seed-{experiment.seed}" if several else folder
 
 
-def results_of(jobs: list[Job], found: Sequence[Result | None]) -> Sequence[Result]:
+def results_of(jobs: list[Job], found: Sequence[Result | None], fleet: Fleet | None = None) -> Sequence[Result]:
     """The results that were found, or all of them once the runs are finished."""
     finished = [result for result in found if result is not None]
     if len(finished) == len(jobs):
         return finished
     from sncl.cli.jobs import run_jobs
 
-    return run_jobs(jobs, err)
+    return run_jobs(jobs, err, fleet=fleet)
 
 
 def notes_before(jobs: Sequence[Job], found: Sequence[Result | None], memory: int | None) -> list[str]:

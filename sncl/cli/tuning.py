@@ -24,11 +24,14 @@ from sncl.cli.options import (
     MemoryOption,
     MethodOption,
     NumberOption,
+    OnOption,
     SizeOption,
+    SlurmOption,
     SplitOption,
     StreamOption,
     TargetOption,
     TasksOption,
+    fleet_of,
     pairs,
 )
 from sncl.errors import SnclError
@@ -36,6 +39,7 @@ from sncl.training.stopping import stop_code
 
 if TYPE_CHECKING:
     from sncl.runs.experiment import Experiment
+    from sncl.tuning.address import Database
     from sncl.tuning.search import Search
     from sncl.tuning.trial import Trial
 
@@ -69,11 +73,18 @@ def tune_command(
         typer.Option(metavar="KEY=WHERE", help="Search one more setting: LOW..HIGH, LOW..HIGH:log or A,B,C"),
     ] = None,
     storage: Annotated[
-        Path | None, typer.Option(help="Journal of the study, which several processes may share (default: runs/...)")
+        str | None,
+        typer.Option(
+            metavar="FILE|ADDRESS",
+            help="Journal of the study, or postgresql://USER@HOST/DATABASE; many processes may share it "
+            "(default: runs/...)",
+        ),
     ] = None,
     data: DataOption = None,
     device: DeviceOption = "auto",
     workers: Annotated[int | None, typer.Option(help="Trials at once (default: cores / threads)", min=1)] = None,
+    on: OnOption = "local",
+    slurm: SlurmOption = None,
     file: Annotated[
         Path | None, typer.Option("--out", help="Where the chosen settings go, as TOML (default: beside the journal)")
     ] = None,
@@ -85,7 +96,7 @@ def tune_command(
 
     if trials < 1:
         raise SnclError(f"--trials is at least 1, not {trials}")
-    method = choose_method(method)
+    method, fleet = choose_method(method), fleet_of(on, slurm)
     chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
     sought = plan_search(
         chosen.stream,
@@ -99,31 +110,37 @@ def tune_command(
         fixed=chosen.settings,
         searched=pairs(search, "--search", "KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A,B,C"),
         user_data=chosen.user_data,
+        elsewhere=fleet is not None,
     )
     usual = sought.experiment({}, 0)
     tell(chosen, usual)
-    journal, written = files_of(usual, storage, file)
+    kept, written = files_of(usual, storage, file)
     try:
-        found = tune(sought, trials, journal, written, err, data, workers)
+        found = tune(sought, trials, kept, written, err, data, workers, fleet)
     except KeyboardInterrupt:
-        err.print(f"stopped; finished trials are kept in {journal}, and the same command goes on")
+        err.print(f"stopped; finished trials are kept in {kept}, and the same command goes on")
         sys.exit(stop_code())
     show_trials(sought, found, written, as_json)
 
 
-def files_of(usual: Experiment, storage: Path | None, file: Path | None) -> tuple[Path, Path]:
-    """The journal of the study and the file of the chosen settings, the usual ones where none is named."""
+def files_of(usual: Experiment, storage: str | None, file: Path | None) -> tuple[Path | Database, Path]:
+    """Where the study is kept and the file of the chosen settings, the usual ones where none is named.
+
+    In a database the study has the name of that file.
+    """
     from sncl.runs.experiment import file_name
+    from sncl.tuning.address import is_address, parse_address
 
     name = f"tune-{file_name(usual.stream)}-{file_name(usual.method)}-{usual.memory}.journal"
-    journal = storage or Path("runs") / name
+    in_database = storage is not None and is_address(storage)
+    journal = Path("runs") / name if storage is None or in_database else Path(storage)
     for path in (journal, file):
         if path is not None and path.is_dir():
             raise SnclError(f"{path} is a directory; --storage and --out name files")
     written = file or journal.with_suffix(".toml")
     if written.suffix != ".toml" or journal in (written, written.with_suffix(".jsonl")):
         raise SnclError(f"--out is a .toml file and --storage another one, not {written} and {journal}")
-    return journal, written
+    return parse_address(storage, written.stem) if storage is not None and in_database else journal, written
 
 
 def show_trials(sought: Search, found: list[Trial], written: Path, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError, nearest, suggestion
+from sncl.executors.fleet import Fleet, choose_fleet
 from sncl.interactive.displays import choose_display
 from sncl.interactive.results import Results
 from sncl.live.jobs import Display, run_watched
@@ -60,6 +61,8 @@ def run(
     keep_tasks: bool = False,
     tensorboard: bool = False,
     progress: bool = True,
+    on: str = "local",
+    slurm: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Results:
     """Train methods on a stream, as ``sncl train`` does, and return what came of it.
@@ -74,10 +77,11 @@ def run(
 
     Runs lie below ``folder`` under the names that the command line gives them: what is finished there is not run again,
     and what was stopped, by Ctrl-C or a kill, goes on in the same call. Several runs are made at once, in processes of
-    their own. ``progress=False`` shows nothing meanwhile. The other arguments are the options of ``sncl train``;
-    ``ignore``, ``categories`` and ``numbers`` name columns of a table.
+    their own. ``progress=False`` shows nothing meanwhile. ``on`` says where they are made: "local", "ray",
+    "ray://HOST:PORT" or "slurm", with options such as ``slurm={"partition": "gpu"}``. The other arguments are the
+    options of ``sncl train``; ``ignore``, ``categories`` and ``numbers`` name columns of a table.
     """
-    display = choose_display(progress)
+    display, fleet = choose_display(progress), choose_fleet(on, slurm)
     columns = ([each] if isinstance(each, str) else list(each) for each in (ignore, categories, numbers))
     spec = parse_spec(os.fspath(stream), cut, target, domain, size, *columns)
     if spec is None and (note := beside_benchmark(os.fspath(stream))):
@@ -95,6 +99,7 @@ def run(
         engine=engine,
         threads=threads,
         user_data=chosen.user_data,
+        elsewhere=fleet is not None,
     )
     place, options = None if data is None else Path(data), (checkpoint, keep_tasks, tensorboard)
     jobs = []
@@ -107,10 +112,10 @@ def run(
             jobs.append(Job(experiment, Path(folder) / experiment.name(), place, *options))
     for line in chosen.lines(jobs[0].experiment):
         display.say(line)
-    return run_missing(jobs, display)
+    return run_missing(jobs, display, fleet)
 
 
-def run_missing(jobs: Sequence[Job], display: Display) -> Results:
+def run_missing(jobs: Sequence[Job], display: Display, fleet: Fleet | None = None) -> Results:
     """The results of all jobs; those that are not there yet are run."""
     jobs = list({job.folder: job for job in jobs}.values())  # a method may be named twice
     stored = {job.folder: finished_result(job.experiment, job.folder, job.data) for job in jobs}
@@ -118,7 +123,7 @@ def run_missing(jobs: Sequence[Job], display: Display) -> Results:
     if finished := len(jobs) - len(missing):
         display.say(f"{finished} of {len(jobs)} runs were finished already, and are shown as they are")
     here = sorted({method_title(job.experiment.method) for job in missing if not is_portable(job.experiment.method)})
-    if here and len(missing) > 1 and missing[0].experiment.device == "cpu":
+    if here and fleet is None and len(missing) > 1 and missing[0].experiment.device == "cpu":
         display.say(
             f"note: {', '.join(here)} is defined in this session, where no other process finds it, so the runs are "
             "made one after the other; in a module of its own they would be made at once"
@@ -126,7 +131,7 @@ def run_missing(jobs: Sequence[Job], display: Display) -> Results:
     if missing:
         try:
             with heeding():
-                made = run_watched(missing, display, workers=partial(run_all, load_program=False))
+                made = run_watched(missing, display, workers=partial(run_all, load_program=False), fleet=fleet)
         except KeyboardInterrupt:
             display.say("stopped; the same call goes on from the last checkpoint")
             raise

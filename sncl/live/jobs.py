@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 
+from sncl.errors import SnclError
+from sncl.evaluation.collapse import Collapse
+from sncl.executors.fleet import Calls, Fleet, Share
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, live
 from sncl.methods.own import carrying, is_portable
 from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
-from sncl.training.events import Moment
+from sncl.training.events import Evaluation, Moment
 from sncl.training.parallel import cores, run_all, run_here, run_in_threads
 
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
+
+KINDS: tuple[type, ...] = (Moment, Evaluation, Collapse)  # what runs tell
 
 
 class Display(Protocol):
@@ -78,10 +85,11 @@ def run_watched(
     display: Display,
     function: Callable[[Job, JobReport], Any] = work,
     workers: Callable[..., list[Any]] | None = None,
+    fleet: Fleet | None = None,
 ) -> list[Any]:
     """Run all jobs, as many at once as there are cores, on a display of how far they are.
 
-    ``workers`` is :func:`~sncl.training.parallel.run_all`, or a variant of it.
+    ``workers`` is :func:`~sncl.training.parallel.run_all`, or a variant of it. A ``fleet`` makes the runs elsewhere.
     """
     heading, titles = run_titles([job.experiment for job in jobs])
     if len(jobs) > 1:
@@ -99,6 +107,8 @@ def run_watched(
             display.say(f"warning: {titles[number]}{': ' * bool(titles[number])}{warning}")
 
     with display.showing(view):
+        if fleet is not None:
+            return fleet.run(calls_of(jobs, function), tell, display.say)
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
                 return run_in_threads(function, jobs, RUNS_ON_A_GPU, tell)
@@ -108,3 +118,22 @@ def run_watched(
             return run_here(function, jobs, tell)
         threads = max(job.experiment.threads for job in jobs)
         return (workers or run_all)(carrying(function), jobs, max(1, cores() // threads), tell)
+
+
+def calls_of(jobs: list[Job], function: Callable[[Job, JobReport], Any]) -> Calls:
+    """What another machine is told of the jobs."""
+    for job in jobs:
+        if not is_portable(job.experiment.method):
+            raise SnclError(
+                f"{job.experiment.method} is defined in this session, where no other machine finds it; put it into a "
+                'module of its own, or use `on="local"`'
+            )
+    folders = [job.folder.absolute().parent for job in jobs]
+    share = share_of([job.experiment for job in jobs])
+    return Calls(carrying(function), jobs, Path(os.path.commonpath(folders)), share, KINDS)
+
+
+def share_of(experiments: Sequence[Experiment]) -> Share:
+    """What one run takes of a machine: the threads it has, and its part of a GPU."""
+    on_gpu = any(each.device.startswith("cuda") for each in experiments)
+    return Share(max(each.threads for each in experiments), 1 / RUNS_ON_A_GPU if on_gpu else 0.0)

@@ -42,6 +42,7 @@ class Request:
     precision: str = "auto"
     collect: bool = False
     tensorboard: bool = False
+    elsewhere: bool = False  # runs are made on other machines, which may have the GPU that this one lacks
 
 
 class Failures(SnclError):
@@ -59,7 +60,7 @@ class Failures(SnclError):
         super().__init__(f"{len(failed)} of {jobs} runs failed: {'; '.join(told)}")
 
 
-def planned(wanted: Sequence[Cell], device: str, precision: str = "auto") -> Planned:
+def planned(wanted: Sequence[Cell], device: str, precision: str = "auto", elsewhere: bool = False) -> Planned:
     """The experiment of each cell with seed 0, without the streams a method cannot run on.
 
     A method that can run on none of them is an error.
@@ -76,6 +77,7 @@ def planned(wanted: Sequence[Cell], device: str, precision: str = "auto") -> Pla
                 device=device,
                 precision=precision,
                 settings=cell.settings,
+                elsewhere=elsewhere,
             )
             found.append((cell, experiment))
         except SnclError as error:
@@ -133,7 +135,7 @@ def reproduce(request: Request, run: RunJobs, note: Note, command: Command) -> t
     if request.seeds < 1:
         raise SnclError(f"`seeds` is at least 1, not {request.seeds}")
     wanted = cells(request.table, request.streams, request.methods, request.memories)
-    plans = planned(wanted, request.device, request.precision)
+    plans = planned(wanted, request.device, request.precision, request.elsewhere)
     if request.results is not None:
         request.results.mkdir(parents=True, exist_ok=True)
     rows = gather(plans, request.seeds, known(request.runs, earlier_lines(request)))
@@ -192,6 +194,10 @@ def with_earlier(request: Request, rows: list[TableRow], lines: Sequence[Record]
         () if request.table in SNCL_VARIANTS else every("method", METHODS),
         memories - {0},
     )
-    others = [row for row in gather(planned(wider, request.device), 0, there) if row.records and row.cell not in asked]
+    others = [
+        row
+        for row in gather(planned(wider, request.device, elsewhere=request.elsewhere), 0, there)
+        if row.records and row.cell not in asked
+    ]
     order = {(cell.stream, cell.title, cell.memory): number for number, cell in enumerate(wider)}
     return sorted([*rows, *others], key=lambda row: order[row.cell.stream, row.cell.title, row.cell.memory])

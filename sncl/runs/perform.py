@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock, Timeout
 
 import sncl
-from sncl.errors import SnclError
+from sncl.errors import Busy, SnclError
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.by_class import ByClass
 from sncl.evaluation.collapse import collapses
@@ -73,7 +73,7 @@ def perform(
             write_result(folder / RESULT, result)
             return result
     except Timeout as error:
-        raise SnclError(f"another process is running in {folder}; wait for it or choose another `out`") from error
+        raise Busy(f"another process is running in {folder}; wait for it or choose another `out`") from error
     except OSError as error:
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
 

@@ -36,12 +36,14 @@ def plan(
     settings: dict[str, str] | None = None,
     user_data: UserData | None = None,
     unchecked: bool = False,
+    elsewhere: bool = False,
 ) -> Experiment:
     """Fill in the defaults and check every name and value, before anything is loaded or written.
 
     ``user_data`` is what :func:`sncl.streams.user.data.read` found out about the user's data, which are then the
     stream. ``unchecked`` leaves out what only the method itself could tell, where nothing else depends on it: enough to
-    find a finished run, and quick, since torch is not loaded.
+    find a finished run, and quick, since torch is not loaded. ``elsewhere``: the run is made on a machine
+    that may have the GPU which this one lacks.
     """
     given = settings or {}
     benchmark = benchmark_of(stream, user_data, given)
@@ -51,7 +53,7 @@ def plan(
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)
     chosen = resolve(stream, method, memory, usual_settings(benchmark, user_data), given, tasks)
-    place = choose_place(device)
+    place = choose_place(device, elsewhere)
     if unchecked and place == CPU and precision in ("auto", ON_CPU[0]) and engine in ("auto", ON_CPU[1]):
         precision, engine = ON_CPU
     else:
@@ -86,10 +88,12 @@ def code_of(method: str) -> str | None:
     return code_digest(entry(method).make)
 
 
-def choose_place(device: str) -> str:
+def choose_place(device: str, elsewhere: bool = False) -> str:
     """The device as runs name it. The CPU is known without torch, if it was asked for or is all there is."""
     if device == CPU or (device == "auto" and not may_have_gpu()):
         return CPU
+    if device == "cuda" and elsewhere:
+        return device
     from sncl.training.engine import choose_device
 
     place = choose_device(device)

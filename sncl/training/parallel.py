@@ -18,7 +18,7 @@ from threading import Event, Lock, Thread
 from types import ModuleType
 from typing import Any
 
-from sncl.errors import SnclError
+from sncl.errors import Killed, SnclError
 from sncl.training.stopping import Stopped, finishing, heed_parent, stop_code, stop_if_asked
 
 Report = Callable[[Any], None]
@@ -80,7 +80,7 @@ def run_all(
     finally:
         _dismiss(processes)
     if failed:
-        raise _told(failed[min(failed)], len(failed), len(jobs))
+        raise failure(failed[min(failed)], len(failed), len(jobs))
     return results
 
 
@@ -96,7 +96,7 @@ def run_here(
         except SnclError as error:
             failed[number] = error
     if failed:
-        raise _told(failed[min(failed)], len(failed), len(jobs))
+        raise failure(failed[min(failed)], len(failed), len(jobs))
     return results
 
 
@@ -140,7 +140,7 @@ def run_in_threads(
             raise
     if failed:
         first = failed[min(failed)]
-        raise _told(first, len(failed), len(jobs)) if isinstance(first, Exception) else first
+        raise failure(first, len(failed), len(jobs)) if isinstance(first, Exception) else first
     return [each.result() for each in waiting]
 
 
@@ -227,15 +227,15 @@ def _follow() -> None:
         os._exit(1)
 
 
-def _death(process: BaseProcess) -> SnclError:
+def _death(process: BaseProcess) -> Killed:
     process.join()
-    return SnclError(
+    return Killed(
         f"the process of a run was killed (exit code {process.exitcode}), perhaps for want of memory; "
         "the same command goes on from its last checkpoint"
     )
 
 
-def _told(first: Exception, failed: int, jobs: int) -> Exception:
+def failure(first: Exception, failed: int, jobs: int) -> Exception:
     """The failure to raise: a programming error stays what it is, the others say how many failed."""
     if not isinstance(first, SnclError) or jobs == 1:
         return first

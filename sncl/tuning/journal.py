@@ -7,7 +7,7 @@ from pathlib import Path
 
 import optuna
 from filelock import FileLock
-from optuna.storages import JournalStorage
+from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from sncl.errors import SnclError
@@ -34,20 +34,46 @@ class JournalLock(JournalFileOpenLock):
 
 def open_journal(path: Path, lock: FileLock) -> tuple[JournalStorage, optuna.Study]:
     """The study in a journal, which is made where there is none. Needs the lock of the study."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     mend(path)
     try:
         storage = JournalStorage(JournalFileBackend(str(path), JournalLock(lock)))
-        study = optuna.create_study(
-            storage=storage,
-            pruner=LatestMedianPruner(TRIALS_BEFORE_PRUNING, TASKS_BEFORE_PRUNING),
-            study_name=STUDY_NAME,
-            direction="maximize",
-            load_if_exists=True,
-        )
+        study = load_study(storage, STUDY_NAME)
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise SnclError(f"{path} is damaged; choose another `storage` to start over") from error
     return storage, study
+
+
+def load_study(storage: BaseStorage, name: str) -> optuna.Study:
+    """The study of that name, which is made where there is none."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(
+        storage=storage,
+        pruner=LatestMedianPruner(TRIALS_BEFORE_PRUNING, TASKS_BEFORE_PRUNING),
+        study_name=name,
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+class JournalPlace:
+    """One worker's hold on a study in a file: its locks, which are files beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.running = path.with_name(path.name + ".running")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.lock = FileLock(path.with_name(path.name + ".lock"))
+
+    def open(self) -> tuple[BaseStorage, optuna.Study]:
+        """The study, which is made where there is none. Needs its lock."""
+        return open_journal(self.path, self.lock)
+
+    def lock_of(self, number: int) -> FileLock:
+        return FileLock(self.running / f"trial-{number}.lock", timeout=0)
+
+    def forget(self, number: int) -> None:
+        """Remove the lock of a trial that has ended."""
+        (self.running / f"trial-{number}.lock").unlink(missing_ok=True)
 
 
 def mend(journal: Path) -> None:

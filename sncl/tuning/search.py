@@ -37,6 +37,7 @@ class Search:
     fixed: dict[str, str]
     space: Space
     user_data: UserData | None = None
+    elsewhere: bool = False  # trials run on machines that may have the GPU which this one lacks
 
     def experiment(self, params: Settings, seed: int) -> Experiment:
         """One run of a trial with these values of the searched settings."""
@@ -51,6 +52,7 @@ class Search:
             device=self.device,
             settings=self.fixed | {key: str(value) for key, value in params.items()},
             user_data=self.user_data,
+            elsewhere=self.elsewhere,
         )
 
     def default(self) -> Settings:
@@ -103,6 +105,7 @@ def plan_search(
     fixed: dict[str, str] | None = None,
     searched: dict[str, str] | None = None,
     user_data: UserData | None = None,
+    elsewhere: bool = False,
 ) -> Search:
     """Put the search space together and check every name and value, before anything is loaded or written."""
     if seeds < 1:
@@ -111,7 +114,7 @@ def plan_search(
         raise SnclError(f"`validation` lies between 0 and 1, not at {validation}: nothing is chosen on test data")
     fixed, searched = fixed or {}, searched or {}
     stream, method = stream_name(stream) if user_data is None else user_data.name, method_name(method)
-    bare = Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, {}, user_data)
+    bare = Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, {}, user_data, elsewhere)
     refuse_searched(searched, fixed)
     search = replace(bare, space=search_space(method, bare.experiment({}, 0).settings, fixed, searched))
     for key, where in search.space.items():  # values that the method refuses

@@ -1,11 +1,11 @@
-"""Many trials of settings, by any number of processes: a study that Optuna keeps in a journal file.
+"""Many trials of settings, by any number of processes: a study that Optuna keeps in a journal file or a database.
 
 *Who works on what.* Optuna's journal says that a trial is running, not whether whoever runs it still lives. So a worker
 holds a file lock of its own for each trial it runs (``JOURNAL.running/trial-N.lock``), which the system gives back when
 the process ends, however it ends. A worker takes a trial and its lock in one piece, under the lock of the whole study
 (``JOURNAL.lock``); under the same lock a running trial whose lock is free has therefore been left by its process. It is
 marked as failed, and its parameters are queued anew. Machines that share the folder share the study if its file system
-knows locks.
+knows locks. In a database the server keeps these locks (``database.py``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import optuna
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from optuna.trial import FrozenTrial, TrialState
 
 from sncl.errors import Diverged, SnclError
@@ -31,11 +31,15 @@ from sncl.runs.summary import mean_std
 from sncl.training.checkpoint import sealed, unsealed
 from sncl.training.events import Moment, Watch, sparingly
 from sncl.training.folder import DATA
+from sncl.tuning.address import Database
 from sncl.tuning.files import write_files
-from sncl.tuning.journal import STUDY_NAME, open_journal
+from sncl.tuning.journal import JournalPlace
 from sncl.tuning.sampling import RoundingSampler, distribution
 from sncl.tuning.search import Search
 from sncl.tuning.trial import Trial, ranking
+
+if TYPE_CHECKING:
+    from sncl.tuning.database import DatabasePlace
 
 STATES = {
     TrialState.COMPLETE: "complete",
@@ -56,7 +60,7 @@ class StudyJob:
     """A study, as every process that joins it is told: what is searched, where it is kept, how many trials it has."""
 
     search: Search
-    storage: Path
+    storage: Path | Database
     out: Path
     trials: int
     data: Path | None = None
@@ -77,11 +81,10 @@ class Study:
     def __init__(self, job: StudyJob) -> None:
         self.job, self.search = job, job.search
         self.distributions = {key: distribution(where) for key, where in job.search.space.items()}
-        self.running = job.storage.with_name(job.storage.name + ".running")
-        job.storage.parent.mkdir(parents=True, exist_ok=True)
-        self.lock = FileLock(job.storage.with_name(job.storage.name + ".lock"))
+        self.place = place_of(job)
+        self.running, self.lock = self.place.running, self.place.lock
         with self.lock:
-            self.storage, self.study = open_journal(job.storage, self.lock)
+            self.storage, self.study = self.place.open()
             if "identity" not in self.study.user_attrs:
                 if not self.study.trials:
                     self.study.enqueue_trial(job.search.default(), {"default": True})
@@ -161,22 +164,21 @@ class Study:
                 return None
             self.study.sampler = RoundingSampler(seed=len(everything))  # no two trials are drawn alike
             trial = self.study.ask(self.distributions)
-            self.own = self.lock_of(trial.number)
+            self.own = self.place.lock_of(trial.number)
             self.own.acquire()
             return trial
-
-    def lock_of(self, number: int) -> FileLock:
-        return FileLock(self.running / f"trial-{number}.lock", timeout=0)
 
     def revive(self) -> None:
         """Queue anew what a process that is no more was working on. Needs the lock of the study."""
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            with suppress(Timeout), self.lock_of(trial.number):  # someone who works on it holds its lock
+            with suppress(Timeout), self.place.lock_of(trial.number):  # someone who works on it holds its lock
                 self.give_up(trial.number, "its process was killed", attempt=trial.user_attrs.get("attempt", 1) + 1)
 
     def give_up(self, number: int, reason: str, attempt: int) -> None:
         """Queue a trial's parameters and mark it as failed, in the order that loses nothing. Needs the study's lock."""
         trial = self.study.get_trials(deepcopy=False)[number]
+        if trial.state != TrialState.RUNNING:
+            return  # somebody else has done so
         if attempt <= ATTEMPTS:
             notes = {"attempt": attempt, "default": trial.user_attrs.get("default", False)}
             self.study.enqueue_trial(params_of(trial), notes)
@@ -184,12 +186,12 @@ class Study:
 
     def end(self, number: int, state: TrialState, outcome: dict[str, Any], value: float | None = None) -> None:
         """Store what came of a trial and remove its files. Needs the lock of the study."""
-        study = self.storage.get_study_id_from_name(STUDY_NAME)
+        study = self.storage.get_study_id_from_name(self.study.study_name)
         trial = self.storage.get_trial_id_from_study_id_trial_number(study, number)
         self.storage.set_trial_user_attr(trial, "outcome", sealed(outcome))
         self.study.tell(number, value, state=state)
         shutil.rmtree(self.running / f"trial-{number}", ignore_errors=True)
-        (self.running / f"trial-{number}.lock").unlink(missing_ok=True)
+        self.place.forget(number)
         self.write()
 
     def perform(self, trial: optuna.Trial, report: TrialProgress) -> None:
@@ -206,6 +208,8 @@ class Study:
             with self.lock:
                 value = mean_std(scores)[0] if state == TrialState.COMPLETE else None
                 self.end(trial.number, state, outcome, value)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return  # whoever lost sight of this process has queued it anew
         except BaseException as error:  # Ctrl-C, or what no other parameters would change
             with self.lock:
                 reason = " ".join(["broken off:", type(error).__name__, str(error)])
@@ -250,6 +254,15 @@ class Study:
             self.remember_data(result.manifest.data)
             scores.append(next(iter(result.accuracy.values())))
         return None
+
+
+def place_of(job: StudyJob) -> JournalPlace | DatabasePlace:
+    """Where a study is kept, with its locks."""
+    if isinstance(job.storage, Path):
+        return JournalPlace(job.storage)
+    from sncl.tuning.database import DatabasePlace
+
+    return DatabasePlace(job.storage, job.out)
 
 
 def report_trial(report: StudyReport, standing: Standing, trial: str, moment: Moment) -> None:
