@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
@@ -33,6 +34,7 @@ from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import exclusive
 from sncl.training.exporting.exportable import Exportable
+from sncl.training.group import choose_group
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.predicting import Inference
 from sncl.training.replay import Replay
@@ -61,7 +63,8 @@ class Learner(BatchLearner, Exportable):
 
     ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
     ``ema`` > 0 changes only what is predicted: it takes the average of the weights over the last steps, of which each
-    step keeps that part (0.999: about a thousand steps).
+    step keeps that part (0.999: about a thousand steps). With ``group``, a group of torch.distributed or "auto" for
+    the processes torchrun started, all of them make each step together, see :mod:`sncl.training.group`.
 
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
@@ -84,11 +87,14 @@ class Learner(BatchLearner, Exportable):
         ema: float = 0.0,
         clip: float = 0.0,
         grow: bool = False,
+        group: ProcessGroup | str | None = None,
     ) -> None:
         arguments.check_network(net)
         arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
+        method = arguments.as_method(method)
+        self.group = choose_group(group, device, method)
         self.device = choose_device(device)
-        self.method = arguments.as_method(method).to(self.device)
+        self.method = method.to(self.device)
         arguments.check_growth(grow, self.method)
         self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
@@ -107,7 +113,7 @@ class Learner(BatchLearner, Exportable):
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
         self.precision = choose_precision(precision, self.device, self.method)
-        wanted = "eager" if engine == "auto" and optimizer is not None else engine
+        wanted = "eager" if self.group is not None or (engine == "auto" and optimizer is not None) else engine
         self.engine = choose_engine(wanted, self.device, self.method)
         self.chooses_engine = engine == "auto"
         self.make_optimizer = optimizer or Descent

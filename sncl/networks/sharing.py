@@ -1,0 +1,116 @@
+"""Training passes that several processes share: each takes its part of the samples, and all get the whole result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial, reduce
+
+import torch
+from torch import Tensor, nn
+
+from sncl.networks.gating.gate import VarianceGate
+from sncl.networks.taps import Activations
+from sncl.tensors.fields import Fields, Inputs, end_to_end, mapped, rows
+from sncl.tensors.group import Group, Share
+
+
+class SharedPasses:
+    """How the passes through a network are shared among the processes of ``group``, while ``active``.
+
+    ``condense`` makes of a layer's features what is read of them, which is all that is sent. BatchNorm takes its
+    statistics over all processes, and every sample has the gates it would have in one process.
+    """
+
+    def __init__(self, body: nn.Module, group: Group, condense: Callable[[Fields], Fields]) -> None:
+        self.group, self.condense = group, condense
+        self.active = False
+        modules = list(body.modules())
+        self.norms = [module for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        self.gates = [module for module in modules if isinstance(module, VarianceGate)]
+
+    @contextmanager
+    def taking_part(self) -> Iterator[None]:
+        """Share the passes of the block."""
+        self.active = True
+        try:
+            yield
+        finally:
+            self.active = False
+
+    def takes(self, *inputs: Inputs) -> bool:
+        """Whether a pass is shared: not where there is not a sample for everyone, nor where inputs are learned.
+
+        Such a pass is made by every process as a whole.
+        """
+        tensors = [part for x in inputs for part in ([x] if isinstance(x, Tensor) else x.values())]
+        enough = min(map(rows, inputs)) >= self.group.size
+        return self.active and enough and not any(part.requires_grad for part in tensors)
+
+    def __call__(self, run: Callable[[Inputs], Activations], inputs: Sequence[Inputs]) -> list[Activations]:
+        """The passes over several batches as one; ``run`` makes it."""
+        share = Share(self.group, tuple(map(rows, inputs)))
+        bounds = share.bounds(self.group.rank)
+        own = [mapped(lambda part, a=a, b=b: part[a:b], x) for x, (a, b) in zip(inputs, bounds, strict=True)]
+        with self._sharing(share):
+            logits, features = run(end_to_end(own))
+        features = self.condense(features)
+        whole = gathered({"": logits} | features, share)
+        parts = {name: value.split(list(share.sizes)) for name, value in whole.items()}
+        return [
+            Activations(parts[""][number], {name: parts[name][number] for name in features})
+            for number in range(len(inputs))
+        ]
+
+    @contextmanager
+    def _sharing(self, share: Share) -> Iterator[None]:
+        for norm in self.norms:
+            norm.forward = partial(shared_norm, norm, share)
+        for gate in self.gates:
+            gate.share = share
+        try:
+            yield
+        finally:
+            for norm in self.norms:
+                del norm.forward
+            for gate in self.gates:
+                gate.share = None
+
+
+def gathered(own: Fields, share: Share) -> Fields:
+    """What all processes have of their samples, in one message."""
+    wide = reduce(torch.promote_types, [value.dtype for value in own.values()])
+    flat = torch.cat([value.flatten(1).to(wide) for value in own.values()], 1)
+    parts = share.whole(flat).split([value[0].numel() for value in own.values()], 1)
+    return {
+        name: part.unflatten(1, value.shape[1:]).to(value.dtype)
+        for (name, value), part in zip(own.items(), parts, strict=True)
+    }
+
+
+def shared_norm(norm: nn.modules.batchnorm._BatchNorm, share: Share, x: Tensor) -> Tensor:
+    """BatchNorm of this process's samples, by the statistics of all; each batch has its own."""
+    if not norm.training:
+        return type(norm).forward(norm, x)
+    times = share.times(x.shape[0])
+    parts = zip(x.split([times * length for length in share.own_lengths()]), share.sizes, strict=True)
+    return torch.cat([_normed(norm, part, times * size, share.group) for part, size in parts])
+
+
+def _normed(norm: nn.modules.batchnorm._BatchNorm, x: Tensor, size: int, group: Group) -> Tensor:
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    axes, shape = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2)
+    count = size * x.shape[2:].numel()
+    mean = group.total(wide.sum(axes)) / count
+    apart = wide - mean.view(shape)
+    variance = group.total(apart.square().sum(axes)) / count
+    if norm.running_mean is not None and norm.running_var is not None and norm.num_batches_tracked is not None:
+        with torch.no_grad():
+            norm.num_batches_tracked.add_(1)
+            momentum = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+            norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), momentum)
+            norm.running_var.lerp_((variance * (count / (count - 1))).to(norm.running_var.dtype), momentum)
+    normal = apart * torch.rsqrt(variance + norm.eps).view(shape)
+    if norm.affine:
+        normal = normal * norm.weight.view(shape) + norm.bias.view(shape)
+    return normal.to(x.dtype)
