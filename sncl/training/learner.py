@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import ProcessGroup
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
@@ -87,14 +86,14 @@ class Learner(BatchLearner, Exportable):
         ema: float = 0.0,
         clip: float = 0.0,
         grow: bool = False,
-        group: ProcessGroup | str | None = None,
+        group: Any = None,
     ) -> None:
         arguments.check_network(net)
         arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
-        method = arguments.as_method(method)
-        self.group = choose_group(group, device, method)
+        self.method = arguments.as_method(method)
+        self.group = choose_group(group, device, self.method)
         self.device = choose_device(device)
-        self.method = method.to(self.device)
+        self.method.to(self.device)
         arguments.check_growth(grow, self.method)
         self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
@@ -108,8 +107,7 @@ class Learner(BatchLearner, Exportable):
 
     def _choose_prediction(self, ema: float) -> None:
         check_ema(ema, self.method)
-        self.ema = ema
-        self._predicts_with_ema = True  # where there is one
+        self.ema, self._predicts_with_ema = ema, True  # where there is one
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
         self.precision = choose_precision(precision, self.device, self.method)
@@ -121,8 +119,7 @@ class Learner(BatchLearner, Exportable):
     def _begin(self) -> None:
         """Nothing is learned yet."""
         self.watch = finite.LossWatch(self.device)  # for losses that are no numbers
-        self.steps = 0
-        self.tasks = 0  # that have ended
+        self.steps = self.tasks = 0  # tasks that have ended
         self.outputs = 0  # of the network, known once it has seen an input
         self.grown: list[int] = []  # how many outputs there were after each time they were added
         self.interrupted = False  # in the middle of a batch, by an error
