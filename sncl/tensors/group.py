@@ -82,7 +82,7 @@ class Group:
 
     def most(self, number: int) -> int:
         """The largest of the processes' numbers."""
-        told = torch.tensor(number)
+        told = torch.tensor(int(number))
         with self._answering():
             dist.all_reduce(told, dist.ReduceOp.MAX, group=self.host)
         return int(told)

@@ -22,6 +22,7 @@ from sncl.methods.method import Method
 from sncl.networks.taps import arguments
 from sncl.tensors.fields import Inputs, mapped, named
 from sncl.tensors.group import Group
+from sncl.training.launch import processes_started
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
 TIMEOUT = timedelta(minutes=10)  # for which a process is waited for
 COMPARED_EVERY = 50  # steps: whether all processes are given the same batches
 ONE_PROCESS = "train it in one process"
-
-
-def processes_started() -> int:
-    """How many processes torchrun, or who does as it does, has started this one among; 1 where it stands alone."""
-    count = os.environ.get("WORLD_SIZE", "1")
-    return int(count) if count.isdecimal() and "RANK" in os.environ else 1
-
-
-def is_leader() -> bool:
-    """Whether this process is the one that writes and shows things."""
-    return processes_started() == 1 or os.environ["RANK"] == "0"
 
 
 def choose_group(group: Any, device: str | torch.device, method: Method) -> Group | None:
