@@ -108,8 +108,9 @@ def _normed(norm: nn.modules.batchnorm._BatchNorm, x: Tensor, size: int, group: 
         with torch.no_grad():
             norm.num_batches_tracked.add_(1)
             momentum = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
-            norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), momentum)
-            norm.running_var.lerp_((variance * (count / (count - 1))).to(norm.running_var.dtype), momentum)
+            unbiased = variance * (count / (count - 1))
+            for running, found in ((norm.running_mean, mean), (norm.running_var, unbiased)):
+                running.data.lerp_(found.to(running.dtype), momentum)  # torch's own BatchNorm of an earlier pass saved it
     normal = apart * torch.rsqrt(variance + norm.eps).view(shape)
     if norm.affine:
         normal = normal * norm.weight.view(shape) + norm.bias.view(shape)
