@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
@@ -50,8 +51,9 @@ class SharedPasses:
     def __call__(self, run: Callable[[Inputs], Activations], inputs: Sequence[Inputs]) -> list[Activations]:
         """The passes over several batches as one; ``run`` makes it."""
         share = Share(self.group, tuple(map(rows, inputs)))
-        bounds = share.bounds(self.group.rank)
-        own = [mapped(lambda part, a=a, b=b: part[a:b], x) for x, (a, b) in zip(inputs, bounds, strict=True)]
+        own = [
+            mapped(itemgetter(slice(*part)), x) for x, part in zip(inputs, share.bounds(self.group.rank), strict=True)
+        ]
         with self._sharing(share):
             logits, features = run(end_to_end(own))
         features = self.condense(features)
@@ -65,7 +67,7 @@ class SharedPasses:
     @contextmanager
     def _sharing(self, share: Share) -> Iterator[None]:
         for norm in self.norms:
-            norm.forward = partial(shared_norm, norm, share)
+            norm.forward = partial(shared_norm, norm, share)  # type: ignore[method-assign]
         for gate in self.gates:
             gate.share = share
         try:
@@ -110,7 +112,9 @@ def _normed(norm: nn.modules.batchnorm._BatchNorm, x: Tensor, size: int, group: 
             momentum = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
             unbiased = variance * (count / (count - 1))
             for running, found in ((norm.running_mean, mean), (norm.running_var, unbiased)):
-                running.data.lerp_(found.to(running.dtype), momentum)  # torch's own BatchNorm of an earlier pass saved it
+                running.data.lerp_(
+                    found.to(running.dtype), momentum
+                )  # torch's own BatchNorm of an earlier pass saved it
     normal = apart * torch.rsqrt(variance + norm.eps).view(shape)
     if norm.affine:
         normal = normal * norm.weight.view(shape) + norm.bias.view(shape)

@@ -16,7 +16,10 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 
-LOST = "another of the {} processes of this run has ended or does not answer; start all of them again"
+LOST = (
+    "another of the {} processes of this run has ended or does not answer; start all of them again, and a run goes on "
+    "from its last checkpoint"
+)
 
 
 class Group:

@@ -64,7 +64,7 @@ def start_processes(device: str | torch.device) -> None:
         number = int(os.environ.get("LOCAL_RANK", "0"))
         if number >= torch.cuda.device_count():
             raise SnclError(
-                f"there are {torch.cuda.device_count()} GPUs here, and each process needs one of its own; start as many "
+                f"there are {torch.cuda.device_count()} GPUs here, and each process needs its own; start as many "
                 'processes, or use `device="cpu"`'
             )
         torch.cuda.set_device(number)
@@ -72,7 +72,9 @@ def start_processes(device: str | torch.device) -> None:
         dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:
         what = str(error).strip().partition("\n")[0]
-        raise SnclError(f"the {processes_started()} processes that were started do not find each other: {what}") from error
+        raise SnclError(
+            f"the {processes_started()} processes that were started do not find each other: {what}"
+        ) from error
 
 
 def check_shareable(method: Method) -> None:
@@ -101,8 +103,8 @@ def check_draws_nothing(net: nn.Module, x: Inputs) -> None:
         drew = any(not torch.equal(a, b) for a, b in zip(before, _states(devices), strict=True))
     if drew:
         raise SnclError(
-            f"the network {type(net).__name__} draws random numbers in training, as dropout does, so its samples cannot "
-            f"be shared among processes; take that out of it, or {ONE_PROCESS}"
+            f"the network {type(net).__name__} draws random numbers in training, as dropout does, so its samples "
+            f"cannot be shared among processes; take that out of it, or {ONE_PROCESS}"
         )
 
 
@@ -135,5 +137,5 @@ def checksum(tensors: Mapping[str, Tensor]) -> int:
     found = 0
     for name, value in sorted(tensors.items()):
         raw = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
-        found = zlib.crc32(raw.numpy(), zlib.crc32(name.encode(), found))
+        found = zlib.crc32(raw.numpy().data, zlib.crc32(name.encode(), found))
     return found

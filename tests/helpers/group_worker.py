@@ -41,7 +41,11 @@ class Subject(NamedTuple):
         torch.manual_seed(rank)
         channels, height, width = IMAGE
         net = nn.Sequential(
-            nn.Conv2d(channels, 4, 3, padding=1), self.norm(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * height * width, 4)
+            nn.Conv2d(channels, 4, 3, padding=1),
+            self.norm(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(4 * height * width, 4),
         )
         learner = self.method.learner(group="auto", transform=CropFlip(1, (0.5,) * 3, (0.5,) * 3))
         options = {"transform": learner.transform, "group": "auto", "device": "cpu"} | SCALED
