@@ -91,31 +91,36 @@ def gathered(own: Fields, share: Share) -> Fields:
 
 
 def shared_norm(norm: nn.modules.batchnorm._BatchNorm, share: Share, x: Tensor) -> Tensor:
-    """BatchNorm of this process's samples, by the statistics of all; each batch has its own."""
+    """BatchNorm of this process's samples, by the statistics of all; each batch has its own.
+
+    The sums of all batches are one message.
+    """
     if not norm.training:
         return type(norm).forward(norm, x)
-    times = share.times(x.shape[0])
-    parts = zip(x.split([times * length for length in share.own_lengths()]), share.sizes, strict=True)
-    return torch.cat([_normed(norm, part, times * size, share.group) for part, size in parts])
-
-
-def _normed(norm: nn.modules.batchnorm._BatchNorm, x: Tensor, size: int, group: Group) -> Tensor:
+    times, axes = share.times(x.shape[0]), [0, *range(2, x.dim())]
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    axes, shape = [0, *range(2, x.dim())], [1, -1] + [1] * (x.dim() - 2)
-    count = size * x.shape[2:].numel()
-    mean = group.total(wide.sum(axes)) / count
-    apart = wide - mean.view(shape)
-    variance = group.total(apart.square().sum(axes)) / count
-    if norm.running_mean is not None and norm.running_var is not None and norm.num_batches_tracked is not None:
-        with torch.no_grad():
-            norm.num_batches_tracked.add_(1)
-            momentum = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
-            unbiased = variance * (count / (count - 1))
-            for running, found in ((norm.running_mean, mean), (norm.running_var, unbiased)):
-                running.data.lerp_(
-                    found.to(running.dtype), momentum
-                )  # torch's own BatchNorm of an earlier pass saved it
-    normal = apart * torch.rsqrt(variance + norm.eps).view(shape)
+    parts = wide.split([times * length for length in share.own_lengths()])
+    counts = [times * size * x.shape[2:].numel() for size in share.sizes]
+    divisors = wide.new_tensor(counts)[:, None]
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    means = share.group.total(torch.stack([part.sum(axes) for part in parts])) / divisors  # [batches, channels]
+    apart = [part - mean.view(shape) for part, mean in zip(parts, means, strict=True)]
+    variances = share.group.total(torch.stack([part.square().sum(axes) for part in apart])) / divisors
+    for mean, variance, count in zip(means, variances, counts, strict=True):
+        _note(norm, mean, variance * (count / (count - 1)))
+    scales = torch.rsqrt(variances + norm.eps)
+    normal = torch.cat([part * scale.view(shape) for part, scale in zip(apart, scales, strict=True)])
     if norm.affine:
         normal = normal * norm.weight.view(shape) + norm.bias.view(shape)
     return normal.to(x.dtype)
+
+
+@torch.no_grad()
+def _note(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Let the running statistics follow, as torch does it."""
+    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+        return
+    norm.num_batches_tracked.add_(1)
+    momentum = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+    for running, found in ((norm.running_mean, mean), (norm.running_var, variance)):
+        running.data.lerp_(found.to(running.dtype), momentum)  # torch's own BatchNorm of an earlier pass saved it
