@@ -18,6 +18,7 @@ from shipped import FORMS, IMAGE, SCALED, Shipped, shipped
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
+from sncl.networks.mlp import MLP
 from sncl.networks.norm import PassNorm
 from sncl.streams.transforms import CropFlip
 from sncl.training.learner import Learner
@@ -33,11 +34,14 @@ class Subject(NamedTuple):
     method: Shipped
     norm: type[nn.Module] | None = None
     clip: float = 0.0
+    outputs: int = CLASSES  # of the MLP at first
 
     def made(self, rank: int = 0) -> Learner:
         """A learner of it. The weights of the network with BatchNorm are other ones in every process."""
         if self.norm is None:
-            return self.method.learner(group="auto", clip=self.clip)
+            torch.manual_seed(0)
+            net = MLP(FEATURES, self.outputs, width=16)
+            return self.method.learner(net, group="auto", clip=self.clip, grow=self.outputs < CLASSES)
         torch.manual_seed(rank)
         channels, height, width = IMAGE
         net = nn.Sequential(
@@ -60,6 +64,7 @@ def subjects() -> dict[str, Subject]:
     """Each form of each method once on the MLP, SNCL with every policy, and BatchNorm of both kinds."""
     found = {name: Subject(each) for name, each in FORMS.items() if not each.resnet}
     found |= {f"sncl gates={gates}": Subject(shipped("sncl", {}, gates=gates)) for gates in ("grow", "kl", "off")}
+    found["growing"] = Subject(shipped("derpp", {}), outputs=2)
     found["clipped"] = Subject(shipped("er", {}), clip=1.5)
     images = {name: shipped(name, {})._replace(resnet=True) for name in ("sncl", "er", "derpp")}
     found["BatchNorm sncl"] = Subject(images["sncl"], nn.BatchNorm2d)
