@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sncl.cli.choosing import choose_method, choose_stream, from_file, tell
-from sncl.cli.console import err, print_json, print_note, print_table
+from sncl.cli.console import err, out, print_json, print_note, print_table
 from sncl.cli.options import (
     CategoryOption,
     ClassesOption,
@@ -39,6 +39,7 @@ from sncl.cli.options import (
 )
 from sncl.cli.reports import check_outputs, report_on
 from sncl.errors import SnclError
+from sncl.training.launch import is_leader, processes_started
 
 if TYPE_CHECKING:
     from sncl.executors.fleet import Fleet
@@ -88,6 +89,7 @@ def train_command(
     from sncl.runs.job import Job
     from sncl.runs.plan import plan
 
+    group = one_of_several(seeds)
     numbers, method = seeds_asked(seed, seeds), choose_method(method)
     check_outputs(report, tensorboard)
     fleet = fleet_of(on, slurm)
@@ -113,7 +115,7 @@ def train_command(
     for one in numbers:
         experiment = common(seed=one, unchecked=True)
         place = run_folder(folder, experiment, several=seeds is not None)
-        jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard))
+        jobs.append(Job(experiment, place, data, checkpoint, keep_tasks, tensorboard, group))
     found = [finished_result(job.experiment, job.folder, job.data) for job in jobs]
     if None in found:
         common(seed=numbers[0])  # now with every check
@@ -121,7 +123,18 @@ def train_command(
     for note in notes_before(jobs, found, memory):
         err.print(note)
     show_results(jobs, results_of(jobs, found, fleet), seeds is not None, as_json)
-    report_on([job.folder for job in jobs], report)
+    if is_leader():
+        report_on([job.folder for job in jobs], report)
+
+
+def one_of_several(seeds: int | None) -> str | None:
+    """Where torchrun started several processes for one run: be quiet unless this is the first of them."""
+    if processes_started() == 1:
+        return None
+    if seeds is not None:
+        raise SnclError("torchrun lets its processes share one run: give `seed`, not `seeds`")
+    out.quiet = err.quiet = not is_leader()
+    return "auto"
 
 
 def seeds_asked(seed: int | None, seeds: int | None) -> Sequence[int]:
@@ -176,7 +189,7 @@ def show_results(jobs: Sequence[Job], results: Sequence[Result], several: bool, 
 
     for warning in majority_warnings(results):
         err.print(f"warning: {warning}")
-    if as_json:
+    if as_json and is_leader():
         print_json({"runs": [result.to_json() for result in results]} if several else results[0].to_json())
         return
     print_table(*results_table(results))

@@ -73,7 +73,9 @@ def carried(vector: Tensor, before: list[nn.Parameter], net: nn.Module, new: flo
 def gradient_of(net: Tapped, loss: Tensor) -> Tensor:
     """The gradient of a loss as one vector; zero where it does not reach. [parameters]"""
     wanted = trained(net)
-    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, wanted, materialize_grads=True)])
+    found = torch.cat([part.flatten() for part in torch.autograd.grad(loss, wanted, materialize_grads=True)])
+    net.average([found])
+    return found
 
 
 def gradient_vector(net: Tapped) -> Tensor:

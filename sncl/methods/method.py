@@ -75,6 +75,7 @@ class Method(nn.Module, ABC):
     bf16_safe: ClassVar[bool] = True  # learns with passes in bfloat16 too
     expands: ClassVar[bool] = False  # adds parameters or buffers when a task ends, in :meth:`expand`
     takes_weights: ClassVar[bool] = False  # the labels' losses are means by the field ``weight``, where it is there
+    shares_steps: ClassVar[bool] = False  # with a :meth:`backward` of its own: takes no gradient but as ours do
     grows: ClassVar[bool] = True  # outputs for new classes may be added at any time, in :meth:`grow`
 
     def __init__(self) -> None:
@@ -108,6 +109,13 @@ class Method(nn.Module, ABC):
         """Leave the step's gradient in the parameters: that of the sum of the losses."""
         total: Tensor = torch.stack(list(losses.values())).sum()
         total.backward()
+        if net.sharing is not None:
+            moved = dict.fromkeys((*net.parameters(), *self.parameters()))  # each once
+            net.average([each.grad for each in moved if each.grad is not None])
+
+    def condensed(self, features: Fields) -> Fields:
+        """What :meth:`observe` reads of the tapped layers: processes that share a step send each other no more."""
+        return features
 
     def after_update(self, net: Tapped, now: Fields) -> None:
         """Called behind every optimiser step."""

@@ -87,6 +87,9 @@ class SNCL(Method):
     def stored_as(self, name: str, dtype: torch.dtype) -> torch.dtype:
         return torch.float16 if name.startswith("features/") else dtype
 
+    def condensed(self, features: Fields) -> Fields:
+        return pooled(features, self.axes)
+
     def after_update(self, net: Tapped, now: Fields) -> None:
         if self.gating is not None:
             self.gating.after_update(now["y"].shape[0])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.networks.norm import PassNorm, allow_single_values
 from sncl.tensors.fields import Fields, Inputs, end_to_end, rows
+
+if TYPE_CHECKING:
+    from sncl.networks.sharing import SharedPasses
 
 INPUT = ":input"  # "head:input" is what the layer "head" reads
 
@@ -130,8 +133,10 @@ class Tapped(nn.Module):
     """A network that returns :class:`Activations` instead of bare logits.
 
     ``body`` is the network itself; called directly it works as before. A name that ends in ``:input`` taps what that
-    layer reads.
+    layer reads. ``sharing`` says how several processes share its training passes, where they do.
     """
+
+    sharing: SharedPasses | None = None
 
     def __init__(self, body: nn.Module, layers: tuple[str, ...] = ()) -> None:
         super().__init__()
@@ -149,6 +154,11 @@ class Tapped(nn.Module):
         ]
 
     def forward(self, x: Inputs) -> Activations:
+        if self.sharing is not None and self.sharing.takes(x):
+            return self.sharing(self._pass, [x])[0]
+        return self._pass(x)
+
+    def _pass(self, x: Inputs) -> Activations:
         features: Fields = {}
         self.record.features = features
         try:
@@ -169,10 +179,12 @@ class Tapped(nn.Module):
         """
         if not self.joins or len(inputs) == 1:
             return [self(x) for x in inputs]
+        if self.sharing is not None and self.sharing.takes(*inputs):
+            return self.sharing(self._pass, inputs)
         for norm in self.norms:
             norm.sizes = tuple(rows(x) for x in inputs)
         try:
-            logits, features = self(end_to_end(inputs))
+            logits, features = self._pass(end_to_end(inputs))
         finally:
             for norm in self.norms:
                 norm.sizes = ()
@@ -181,6 +193,15 @@ class Tapped(nn.Module):
             own = slice(start, start := start + rows(x))
             parts.append(Activations(logits[own], {name: feature[own] for name, feature in features.items()}))
         return parts
+
+    def shared(self) -> AbstractContextManager[None]:
+        """Let the processes share the passes of a block, where there are several."""
+        return nullcontext() if self.sharing is None else self.sharing.taking_part()
+
+    def average(self, gradients: list[Tensor]) -> None:
+        """Make gradients those of all samples, in place, where each process has made them of its own."""
+        if self.sharing is not None:
+            self.sharing.group.average(gradients)
 
     def remove(self) -> None:
         """Remove the taps."""

@@ -83,7 +83,8 @@ def make_stream(
     return stream.joint() if entry(experiment.method).joint else stream
 
 
-def make_learner(experiment: Experiment, stream: SampleKind) -> Learner:
+def make_learner(experiment: Experiment, stream: SampleKind, group: str | None = None) -> Learner:
+    """The learner of an experiment; ``group`` is that of :class:`~sncl.training.learner.Learner`."""
     settings = experiment.settings
     return Learner(
         make_network(experiment, stream),
@@ -98,6 +99,7 @@ def make_learner(experiment: Experiment, stream: SampleKind) -> Learner:
         engine=experiment.engine,
         ema=float(settings["ema"]),
         clip=float(settings.get("clip", 0.0)),
+        group=group,
     )
 
 

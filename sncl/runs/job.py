@@ -24,6 +24,7 @@ class Job:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     keep_tasks: bool = False
     tensorboard: bool = False
+    group: str | None = None  # "auto": shared by the processes that were started for it
 
 
 def work(job: Job, report: JobReport) -> Result:
@@ -35,7 +36,7 @@ def work(job: Job, report: JobReport) -> Result:
     def reading(done: int, total: int) -> None:
         watch(Moment(done, total, task=0, tasks=1, reading=True))
 
-    options = (job.checkpoint_seconds, job.keep_tasks, job.tensorboard)
+    options = (job.checkpoint_seconds, job.keep_tasks, job.tensorboard, job.group)
     try:
         return perform(job.experiment, job.folder, job.data, watch, reading, *options)
     finally:

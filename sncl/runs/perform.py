@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from sncl.runs.result import RESULT, Manifest, Measures, Result, write_result
 from sncl.streams.cache import Progress
 from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.stream import Stream
+from sncl.tensors.group import Group
 from sncl.training.checkpoint import make_folder, read_checkpoint, remove_parts, sealed, write_json
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Scores, accuracy_variants, open_by_layer, task_tests
@@ -42,11 +44,12 @@ def perform(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     keep_tasks: bool = False,
     tensorboard: bool = False,
+    group: str | None = None,
 ) -> Result:
     """Run the experiment in ``folder``, or finish it, or return the result that lies there.
 
     ``keep_tasks`` also leaves the network after each task there, for the analyses; ``tensorboard`` a log for
-    TensorBoard.
+    TensorBoard. ``group`` "auto" shares the run among the processes that were started; the first one writes.
     """
     finished = finished_result(experiment, folder, data)
     if finished is not None:
@@ -57,25 +60,41 @@ def perform(
         experiment = replace(experiment, data=stream.source_fingerprint)
         stamp = stamp if stamp == stamp_of(experiment, data) else None  # files that changed meanwhile are read again
     check_memory(experiment, stream)
-    learner = make_learner(experiment, stream)
+    learner = make_learner(experiment, stream, group)
     learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
+    balance = experiment.settings.get("class_weight") == "balanced"
+    options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance)
+
+    def go() -> Result:
+        scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
+        return summarise(experiment, stream, learner, scores)
+
     try:
-        make_folder(folder)
-        with FileLock(folder / ".lock", timeout=0), exact_kernels(), on_threads(experiment.threads):
-            finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
-            if finished is not None:
-                return finished
-            begin(experiment, folder, stamp, stream.preprocessing)
-            balance = experiment.settings.get("class_weight") == "balanced"
-            options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance)
-            scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
-            result = summarise(experiment, stream, learner, scores)
-            write_result(folder / RESULT, result)
-            return result
+        with exact_kernels(), on_threads(experiment.threads):
+            if learner.group is not None and learner.group.rank > 0:
+                return beside(learner.group, go, experiment, folder)
+            make_folder(folder)
+            with FileLock(folder / ".lock", timeout=0):
+                finished = stored_result(experiment, folder)  # again: another process may have been here meanwhile
+                if finished is None:
+                    begin(experiment, folder, stamp, stream.preprocessing)
+                if learner.group is not None:
+                    learner.group.most(finished is not None)
+                if finished is not None:
+                    return finished
+                result = go()
+                write_result(folder / RESULT, result)
+                return result
     except Timeout as error:
         raise Busy(f"another process is running in {folder}; wait for it or choose another `out`") from error
     except OSError as error:
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def beside(group: Group, go: Callable[[], Result], experiment: Experiment, folder: Path) -> Result:
+    """Share a run whose files another process writes, once it says that there is something left to do."""
+    finished = stored_result(experiment, folder) if group.most(0) else None
+    return go() if finished is None else finished
 
 
 def begin(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sncl.memory.memory import Memory
 from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.networks.output import find_output, widen
+from sncl.networks.sharing import SharedPasses
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
@@ -20,6 +21,7 @@ from sncl.training.clipping import Clip
 from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
 from sncl.training.engine import Eager, Graph
+from sncl.training.group import check_draws_nothing
 from sncl.training.inputs import refuse_gaps
 from sncl.training.signature import Signature, first_samples, try_network
 from sncl.training.step import Step
@@ -47,6 +49,9 @@ def prepare(learner: Learner, x: Inputs) -> Ready:
     first = first_samples(x, learner.transform, learner.body, learner.device)
     seen = eval_input(learner.transform, first)
     try_network(learner.body, first, seen)
+    if learner.group is not None:
+        check_draws_nothing(learner.body, seen)
+        learner.group.begin_alike(learner.body)
     if learner.grows:
         learner.output_layer = find_output(learner.body, seen)
     if learner.chooses_engine and (not isinstance(first, Tensor) or first.dtype == torch.int64):
@@ -62,6 +67,8 @@ def prepare(learner: Learner, x: Inputs) -> Ready:
 
 def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Ready:
     """The optimiser, engine and average of a network that is new, or was ready before it got more parameters."""
+    if learner.group is not None:
+        net.sharing = SharedPasses(net.body, learner.group, learner.method.condensed)
     optimizer = learner.make_optimizer(learner.method.parameter_groups(net, learner.lr))
     clip = before.clip if before is not None else Clip(learner.clip, learner.device) if learner.clip else None
     step = Step(learner.method, net, optimizer, learner.memory, learner.transform, learner.precision, clip)

@@ -13,6 +13,7 @@ from torch import Tensor
 from sncl.errors import SnclError
 from sncl.tensors.fields import Inputs, mapped, named
 from sncl.tensors.transfer import upload
+from sncl.training.group import check_same_batch
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
@@ -41,6 +42,7 @@ def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Ten
     given, labels = as_batch(x, y)
     learner.prepare(given)
     given = learner.signature.checked(given)
+    check_same_batch(learner, given, labels)
     if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
         low, high = (int(value) for value in labels.aminmax())
         check_labels(low, high, learner.outputs, learner.grows)

@@ -33,6 +33,7 @@ from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import exclusive
 from sncl.training.exporting.exportable import Exportable
+from sncl.training.group import choose_group
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
 from sncl.training.predicting import Inference
 from sncl.training.replay import Replay
@@ -61,7 +62,8 @@ class Learner(BatchLearner, Exportable):
 
     ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
     ``ema`` > 0 changes only what is predicted: it takes the average of the weights over the last steps, of which each
-    step keeps that part (0.999: about a thousand steps).
+    step keeps that part (0.999: about a thousand steps). With ``group``, a group of torch.distributed or "auto" for
+    the processes torchrun started, all of them make each step together, see :mod:`sncl.training.group`.
 
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
@@ -84,11 +86,14 @@ class Learner(BatchLearner, Exportable):
         ema: float = 0.0,
         clip: float = 0.0,
         grow: bool = False,
+        group: Any = None,
     ) -> None:
         arguments.check_network(net)
         arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
+        self.method = arguments.as_method(method)
+        self.group = choose_group(group, device, self.method)
         self.device = choose_device(device)
-        self.method = arguments.as_method(method).to(self.device)
+        self.method.to(self.device)
         arguments.check_growth(grow, self.method)
         self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
@@ -102,12 +107,11 @@ class Learner(BatchLearner, Exportable):
 
     def _choose_prediction(self, ema: float) -> None:
         check_ema(ema, self.method)
-        self.ema = ema
-        self._predicts_with_ema = True  # where there is one
+        self.ema, self._predicts_with_ema = ema, True  # where there is one
 
     def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
         self.precision = choose_precision(precision, self.device, self.method)
-        wanted = "eager" if engine == "auto" and optimizer is not None else engine
+        wanted = "eager" if self.group is not None or (engine == "auto" and optimizer is not None) else engine
         self.engine = choose_engine(wanted, self.device, self.method)
         self.chooses_engine = engine == "auto"
         self.make_optimizer = optimizer or Descent
@@ -115,8 +119,7 @@ class Learner(BatchLearner, Exportable):
     def _begin(self) -> None:
         """Nothing is learned yet."""
         self.watch = finite.LossWatch(self.device)  # for losses that are no numbers
-        self.steps = 0
-        self.tasks = 0  # that have ended
+        self.steps = self.tasks = 0  # tasks that have ended
         self.outputs = 0  # of the network, known once it has seen an input
         self.grown: list[int] = []  # how many outputs there were after each time they were added
         self.interrupted = False  # in the middle of a batch, by an error

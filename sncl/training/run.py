@@ -36,10 +36,11 @@ from sncl.training.evaluate import (
 from sncl.training.events import Evaluation, Moment, Watch
 from sncl.training.finite import check_weights
 from sncl.training.folder import BOARD, CHECKPOINT, CHECKPOINT_SECONDS, TASK_NETWORK, same_experiment
+from sncl.training.group import check_same_state
 from sncl.training.learner import Learner
-from sncl.training.log import LOG, Log
+from sncl.training.log import LOG, Log, NoLog
 from sncl.training.schedule import Place, batch_schedule, following, total_steps
-from sncl.training.stopping import finishing, stop_asked, stop_if_asked
+from sncl.training.stopping import Stopped, finishing, stop_asked
 from sncl.training.tensorboard import Board
 from sncl.training.weighting import TaskWeights
 
@@ -93,12 +94,14 @@ def run(
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
     every task, every ``checkpoint_seconds`` (0: behind every batch), and when the process is told to stop.
     ``keep_tasks`` also leaves the network after each task there, ``tensorboard`` a log for TensorBoard; both change
-    nothing else. ``balance`` makes the samples of rare classes count more.
+    nothing else. ``balance`` makes the samples of rare classes count more. Of processes that share the learner, the
+    first one writes.
     """
     reached = resumed(learner, folder, identity)
+    writes = learner.group is None or learner.group.rank == 0
     with (
-        Log(folder / LOG, reached.log_length) as log,
-        Board(folder / BOARD, learner.steps) if tensorboard else nullcontext() as board,
+        Log(folder / LOG, reached.log_length) if writes else NoLog() as log,
+        Board(folder / BOARD, learner.steps) if tensorboard and writes else nullcontext() as board,
     ):
         running = StreamRun(learner, stream, epochs, folder, identity, reached, log, board, watch)
         running.weights = TaskWeights(stream) if balance else None
@@ -132,6 +135,7 @@ class StreamRun:
         self.folder, self.identity = folder, identity
         self.scores = reached.scores
         self.log, self.board, self.watch = log, board, watch
+        self.writes = not isinstance(log, NoLog)
         self.weights: TaskWeights | None = None
         self.total = total_steps(stream, epochs)
         self.samples = 0  # learned since the run was started or resumed
@@ -154,14 +158,23 @@ class StreamRun:
             self._report(place, losses, last)
             if last:
                 self._end_task(place)
-            if last or stop_asked() or time.monotonic() - self.saved >= checkpoint_seconds:
+            stops, saves = self._agreed(stop_asked(), time.monotonic() - self.saved >= checkpoint_seconds)
+            if last or stops or saves:
                 self.learner.watch.look()
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
-                stop_if_asked()
+                if stops or (self.learner.group is None and stop_asked()):
+                    raise Stopped
             if last:
                 self._restart_clock()
+
+    def _agreed(self, stops: bool, saves: bool) -> tuple[bool, bool]:
+        """Whether to stop and to save; of processes that share the learner, if any of them is to."""
+        if self.learner.group is not None:
+            wanted = self.learner.group.most(2 * stops or saves)
+            return wanted == 2, wanted > 0
+        return stops, saves
 
     def score_untrained(self) -> None:
         """The reference of forward transfer."""
@@ -261,8 +274,10 @@ class StreamRun:
             "log_length": self.log.length(),
         }
         check_weights(self.learner)
-        tensors = self.learner.state() | under("scores", self.scores.tensors())
-        write_checkpoint(self.folder / CHECKPOINT, tensors, description)
+        state = self.learner.state()
+        check_same_state(self.learner, state)
+        if self.writes:
+            write_checkpoint(self.folder / CHECKPOINT, state | under("scores", self.scores.tensors()), description)
         self.saved = time.monotonic()
 
     def _keep_network(self, task: int) -> None:
@@ -271,4 +286,5 @@ class StreamRun:
         state = {name: value for name, value in self.learner.state().items() if name.startswith(kept)}
         check_weights(self.learner)
         description = {"experiment": self.identity, "learner": self.learner.description(), "task": task}
-        write_checkpoint(self.folder / TASK_NETWORK.format(task + 1), state, description)
+        if self.writes:
+            write_checkpoint(self.folder / TASK_NETWORK.format(task + 1), state, description)

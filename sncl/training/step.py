@@ -93,7 +93,7 @@ class Step:
         numbers = [given.numbers, *(draw.numbers for draw in given.draws)]
         self.net.zero_grad()  # every parameter, also one that no optimiser moves
         self.optimizer.zero_grad()  # a method's own parameters lie outside the network
-        with computed_in(self.precision, given.batch["y"].device):
+        with computed_in(self.precision, given.batch["y"].device), self.net.shared():
             outcome, now = self.observe(self.method, self.net, self.transform, given.batch, past, numbers)
         self.method.backward(self.net, outcome.losses)
         if self.clip is not None:

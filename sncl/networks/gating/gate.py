@@ -25,6 +25,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from sncl.tensors.group import Share
+
 LOG_START = -9.0  # the first log variance
 LOG_LAMBDA_LIMIT = 10.0
 
@@ -95,6 +97,7 @@ class VarianceGate(Gate):
 
     sampling = False  # see :func:`sncl.networks.gating.attach.sampling`
     masking = True  # see :func:`sncl.networks.gating.attach.unmasked`
+    share: Share | None = None  # the part of the samples that is in this process, see :mod:`sncl.networks.sharing`
 
     def __init__(self, channels: int, axis: int = -1, generator: torch.Generator | None = None) -> None:
         super().__init__(channels, axis)
@@ -112,8 +115,11 @@ class VarianceGate(Gate):
 
     def draw(self, samples: int) -> Tensor:
         """Gates as training draws them. [samples, channels]"""
-        noise = torch.randn(samples, self.channels, device=self.mu.device)
+        noise = self._noise(samples) if self.share is None else self.share.drawn(samples, self._noise)
         return torch.addcmul(self.mu, torch.exp(0.5 * self.log_variance), noise)
+
+    def _noise(self, samples: int) -> Tensor:
+        return torch.randn(samples, self.channels, device=self.mu.device)
 
     def forward(self, h: Tensor) -> Tensor:
         tau = self.draw(h.shape[0]) if self.training or self.sampling else self.mu.unsqueeze(0)
