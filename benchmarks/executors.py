@@ -13,7 +13,8 @@ import tempfile
 import time
 
 FEW, MANY = 2, 10
-TRAIN = ["train", "--stream", "seq-digits", "--method", "derpp", "--memory", "40", "--tasks", "2", "--epochs", "10", "--device", "cpu", "--threads", "1"]
+TRAIN = ["train", "--stream", "seq-digits", "--method", "derpp", "--memory", "40", "--tasks", "2", "--epochs", "10"]
+TRAIN += ["--device", "cpu", "--threads", "1"]
 
 
 def seconds(executor: str, cores: int, runs: int) -> float:
