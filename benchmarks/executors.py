@@ -32,7 +32,7 @@ def seconds(executor: str, cores: int, runs: int) -> float:
 if __name__ == "__main__":
     print(f"executor  cores  {FEW} runs, s  {MANY} runs, s  a further run, s  load")
     for cores in (1, 2):
-        for executor in ("local", "ray", "local", "ray"):
+        for executor in ("local", "ray"):
             few, many = (seconds(executor, cores, runs) for runs in (FEW, MANY))
             further = (many - few) / (MANY - FEW)
             load = os.getloadavg()[0]

@@ -13,7 +13,7 @@ from sncl.cli.words import as_options
 from sncl.errors import SnclError, lacking
 from sncl.executors.fleet import Calls, Fleet
 from sncl.live.following import Followed
-from sncl.live.jobs import KINDS, RUNS_ON_A_GPU, share_of
+from sncl.live.jobs import KINDS, RUNS_ON_A_GPU, resources_of
 from sncl.live.view import LiveView, Overall, live
 from sncl.methods.own import carrying
 from sncl.runs.build import check_memory, make_stream
@@ -82,7 +82,11 @@ def tune(
         try:
             if fleet is not None:
                 calls = Calls(
-                    carrying(take_trials), [job] * at_once, out.absolute().parent, share_of([usual]), (*KINDS, Standing)
+                    carrying(take_trials),
+                    [job] * at_once,
+                    out.absolute().parent,
+                    resources_of([usual]),
+                    (*KINDS, Standing),
                 )
                 fleet.run(calls, watched.tell, lambda text: console.print(as_options(text)))
             elif on_gpu:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import SnclError
-from sncl.executors.fleet import Share
+from sncl.executors.fleet import Resources
 from sncl.training.parallel import cores
 
 LOOK_SECONDS = 1.0  # between two looks at the head
@@ -52,19 +52,19 @@ class Head:
             return f"runs are made on Ray, started here: {what}"
         return f"runs are made on a Ray cluster: {what} on {machines} machine{'s' if machines != 1 else ''}"
 
-    def check_room(self, share: Share) -> None:
+    def check_room(self, share: Resources) -> None:
         """Refuse runs that no machine could ever take, which would wait for ever."""
         rooms = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         if not any(each.get("GPU", 0) >= share.gpus and each.get("CPU", 0) >= share.cpus for each in rooms):
             wanted = f"{share.cpus} CPUs" + (" and a GPU" if share.gpus else "")
             raise SnclError(f"no machine of the Ray cluster has {wanted}; change `threads` or `device`")
 
-    def part_of(self, share: Share, jobs: int) -> Share:
+    def part_of(self, share: Resources, jobs: int) -> Resources:
         """The share of each of so many runs: more of a GPU where Ray would fill one and leave others empty."""
         if not share.gpus:
             return share
         runs_on_each = math.ceil(jobs / self.ray.cluster_resources()["GPU"])
-        return Share(share.cpus, max(share.gpus, 1 / runs_on_each))
+        return Resources(share.cpus, max(share.gpus, 1 / runs_on_each))
 
     def answers(self) -> bool:
         """Whether the head is there, looked for now and then."""
@@ -101,7 +101,7 @@ def running_cluster() -> str | None:
 
 
 @contextmanager
-def joined(address: str | None, share: Share) -> Iterator[Head]:
+def joined(address: str | None, share: Resources) -> Iterator[Head]:
     """Join the cluster at an address, or the one that is running, or start a local one for the block."""
     warnings.simplefilter("ignore")
     os.environ.update(QUIET)

@@ -17,7 +17,7 @@ Watch = Callable[[int, Any], None]  # the number of a job, and what it reports
 Say = Callable[[str], None]
 
 
-class Share(NamedTuple):
+class Resources(NamedTuple):
     """What one run takes of a machine."""
 
     cpus: int = 1
@@ -32,7 +32,7 @@ class Calls:
     function: Callable[[Any, Report], Any]
     jobs: Sequence[Any]
     root: Path
-    share: Share
+    share: Resources
     kinds: tuple[type, ...] = ()
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from sncl.errors import Killed, SnclError
-from sncl.executors.fleet import Calls, Say, Share, Watch
+from sncl.executors.fleet import Calls, Resources, Say, Watch
 from sncl.executors.orders import Order, Outcome, carry_out, orders, results
 from sncl.training.parallel import Report, run_all
 from sncl.training.stopping import heed_parent
@@ -53,7 +53,7 @@ class Drive:
 
     address: str | None
     orders: list[Order]
-    share: Share
+    share: Resources
 
 
 def lost(address: str | None) -> SnclError:
@@ -87,7 +87,7 @@ def follow_tasks(drive: Drive, report: Report) -> list[Outcome]:
 class Tasks:
     """The tasks of all orders, on their way."""
 
-    def __init__(self, given: list[Order], share: Share, report: Report) -> None:
+    def __init__(self, given: list[Order], share: Resources, report: Report) -> None:
         import ray
 
         self.ray, self.report = ray, report

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sncl.errors import Killed, SnclError
-from sncl.executors.fleet import Calls, Say, Share, Watch
+from sncl.executors.fleet import Calls, Resources, Say, Watch
 from sncl.executors.orders import Order, Outcome, carry_out, orders, results
 
 LOGS = "slurm-logs"
@@ -55,7 +55,7 @@ class OnSlurm:
                     each.path.unlink(missing_ok=True)
         return results(outcomes)
 
-    def executor(self, logs: Path, share: Share, jobs: int) -> Any:
+    def executor(self, logs: Path, share: Resources, jobs: int) -> Any:
         """What submits the jobs, with the options of whoever asks."""
         import submitit
 

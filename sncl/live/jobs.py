@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sncl.errors import SnclError
 from sncl.evaluation.collapse import Collapse
-from sncl.executors.fleet import Calls, Fleet, Share
+from sncl.executors.fleet import Calls, Fleet, Resources
 from sncl.live.following import Followed
 from sncl.live.view import LiveView, live
 from sncl.methods.own import carrying, is_portable
@@ -129,11 +129,11 @@ def calls_of(jobs: list[Job], function: Callable[[Job, JobReport], Any]) -> Call
                 'module of its own, or use `on="local"`'
             )
     folders = [job.folder.absolute().parent for job in jobs]
-    share = share_of([job.experiment for job in jobs])
+    share = resources_of([job.experiment for job in jobs])
     return Calls(carrying(function), jobs, Path(os.path.commonpath(folders)), share, KINDS)
 
 
-def share_of(experiments: Sequence[Experiment]) -> Share:
+def resources_of(experiments: Sequence[Experiment]) -> Resources:
     """What one run takes of a machine: the threads it has, and its part of a GPU."""
     on_gpu = any(each.device.startswith("cuda") for each in experiments)
-    return Share(max(each.threads for each in experiments), 1 / RUNS_ON_A_GPU if on_gpu else 0.0)
+    return Resources(max(each.threads for each in experiments), 1 / RUNS_ON_A_GPU if on_gpu else 0.0)

@@ -336,7 +336,7 @@ def test_the_demo_is_the_same_seeds_for_every_method(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(sncl: Sncl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sncl.cli.jobs.run_jobs", interrupted)

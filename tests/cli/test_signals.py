@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Sncl
-from processes import alive
+from processes import left_behind
 from terminals import HIDDEN, SHOWN, OnTerminal
 
 from sncl.cli import STOPPED
@@ -104,7 +104,7 @@ def test_every_worker_stores_a_checkpoint(tmp_path: Path, alone: Path, sent: sig
     code, text = program.end()
     assert code == 128 + sent
     assert ended_well(text)
-    assert alive(program.process.pid) == []
+    assert left_behind(program.process.pid) == []
     for seed, folder in enumerate(folders):
         assert stored_in_between(folder)
         go_on(folder, seed)

@@ -14,7 +14,7 @@ from command_line import Sncl
 
 from sncl.errors import Busy, SnclError
 from sncl.executors import fleet, orders
-from sncl.executors.fleet import Calls, Share, choose_fleet
+from sncl.executors.fleet import Calls, Resources, choose_fleet
 from sncl.executors.on_slurm import LOGS, Heard, OnSlurm, minutes, plain
 from sncl.live.jobs import KINDS
 from sncl.runs.perform import perform
@@ -66,7 +66,7 @@ def test_an_order_is_carried_out_where_it_was_given(tmp_path: Path, monkeypatch:
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("SNCL_DATA", "data")
     monkeypatch.setenv("PGPASSWORD", "secret")
-    calls = Calls(doubled, [3], tmp_path / "runs", Share())
+    calls = Calls(doubled, [3], tmp_path / "runs", Resources())
     with orders.orders(calls) as made:
         (tmp_path / "else").mkdir()
         monkeypatch.chdir(tmp_path / "else")  # where a cluster starts its workers
@@ -78,7 +78,7 @@ def test_an_order_is_carried_out_where_it_was_given(tmp_path: Path, monkeypatch:
 
 
 def test_a_machine_without_the_folder_the_data_or_the_program(tmp_path: Path) -> None:
-    with orders.orders(Calls(doubled, [3], tmp_path / "runs", Share())) as made:
+    with orders.orders(Calls(doubled, [3], tmp_path / "runs", Resources())) as made:
         for changed, told in (
             ({"sign": tmp_path / "none" / ".shared-0"}, f"does not see the folder {tmp_path / 'none'}; "),
             ({"here": tmp_path / "none"}, f"has no folder {tmp_path / 'none'}; call from a folder"),
@@ -136,12 +136,12 @@ def test_jobs_of_slurm_give_the_numbers_of_a_local_run(tmp_path: Path) -> None:
 def test_options_of_slurm(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     options = {"cluster": "local", "partition": "gpu", "time": "2:00:00", "gpus": "2", "mem": "8G", "nice": "10"}
-    executor = OnSlurm(options).executor(tmp_path, Share(4, 0.125), 10)
+    executor = OnSlurm(options).executor(tmp_path, Resources(4, 0.125), 10)
     assert executor.parameters["timeout_min"] == 120 and executor.parameters["gpus_per_node"] == 2
     with pytest.raises(SnclError, match="gpus of Slurm is a whole number, not 'two'"):
-        OnSlurm(options | {"gpus": "two"}).executor(tmp_path, Share(), 1)
+        OnSlurm(options | {"gpus": "two"}).executor(tmp_path, Resources(), 1)
     with pytest.raises(SnclError, match=r"Slurm is not there: .*; call where sbatch is found"):
-        OnSlurm({}).executor(tmp_path, Share(), 1)
+        OnSlurm({}).executor(tmp_path, Resources(), 1)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import group_worker
 import pytest
 import torch
 from command_line import Sncl
-from processes import alive
+from processes import left_behind
 from safetensors.torch import load_file
 from torch import nn
 
@@ -158,7 +158,7 @@ def test_a_killed_process_ends_all_and_the_same_command_goes_on(tmp_path: Path) 
     os.kill(second, signal.SIGKILL)
     begun.communicate(timeout=120)
     assert begun.returncode != 0 and not (run / "result.json").exists()
-    assert alive(begun.pid) + alive(first) + alive(second) == []
+    assert left_behind(begun.pid) + left_behind(first) + left_behind(second) == []
 
     out, _ = torchrun(tmp_path, *TRAIN, "--out", str(run), "--json").communicate(timeout=120)
     ours = json.loads(out)  # said once, by one of the processes
