@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 import api
-import benchmarks
 import commands
+import default_settings
 import links
 import notebook_pages
 from mkdocs.config.defaults import MkDocsConfig
@@ -48,7 +48,7 @@ LOADED = re.compile(  # what a browser fetches without being asked; a link that 
 def generated() -> dict[str, str | bytes]:
     """What is written by code, by path: the reference, and notebooks as pages with their pictures."""
     found: dict[str, str | bytes] = {
-        "reference/benchmarks.md": benchmarks.page(),
+        "reference/benchmarks.md": default_settings.page(),
         "reference/commands.md": commands.page(),
         **api.pages(),
     }
