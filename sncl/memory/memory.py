@@ -57,6 +57,11 @@ class Memory:
         return {name: stored[: self.allocated] for name, stored in self._rows.items()}
 
     @property
+    def tensors(self) -> Fields:
+        """What :meth:`sample` reads; longer by the spare slot."""
+        return self._rows
+
+    @property
     def allocated(self) -> int:
         """For how many samples there is room already."""
         return rows(self._rows) - 1 if self._rows else 0

@@ -53,6 +53,8 @@ class Randomness:
 
     def uniform(self, name: str, *shape: int) -> Tensor:
         """Numbers in [0, 1), double precision: fine enough to index an endless stream."""
+        if 0 in shape:  # of which there are none to draw
+            return torch.empty(shape, dtype=torch.float64)
         return torch.rand(shape, generator=self.generators[name], dtype=torch.float64)
 
     @contextmanager

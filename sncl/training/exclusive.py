@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import wraps
 from threading import RLock
@@ -15,10 +15,15 @@ LOCK = "_lock"
 class Exclusive:
     """An object with a re-entrant lock of its own, made when it is first needed."""
 
+    def lock(self) -> AbstractContextManager[Any]:
+        """Its lock."""
+        own: AbstractContextManager[Any] = self.__dict__.setdefault(LOCK, RLock())  # one step: threads never make two
+        return own
+
     @contextmanager
     def exclusively(self) -> Iterator[None]:
         """Let calls from other threads wait until the block is left; calls from this one go on."""
-        with self.__dict__.setdefault(LOCK, RLock()):  # in one step: two threads never make two
+        with self.lock():
             yield
 
     def _unlocked(self) -> dict[str, Any]:
@@ -51,7 +56,7 @@ def exclusive(method: Callable[Concatenate[Owner, Given], Returned]) -> Callable
 
     @wraps(method)
     def alone(self: Owner, /, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
-        with self.exclusively():
+        with self.lock():
             return method(self, *args, **kwargs)
 
     return alone

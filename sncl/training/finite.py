@@ -101,7 +101,7 @@ def check_learned(largest: float, collapsed: Collapse | None) -> None:
 
 def check_logits(learner: Learner, logits: Tensor) -> None:
     """Refuse to predict with a network that the last update broke."""
-    if logits.isnan().any():
+    if math.isnan(logits.sum().item()) and logits.isnan().any():
         try:
             check_weights(learner)
         except Diverged as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Ten
     given = learner.signature.checked(given)
     check_same_batch(learner, given, labels)
     if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
-        low, high = (int(value) for value in labels.aminmax())
+        low, high = (labels.item(),) * 2 if len(labels) == 1 else (value.item() for value in labels.aminmax())
         check_labels(low, high, learner.outputs, learner.grows)
         if high >= learner.outputs:
             learner.grow(high + 1)
@@ -99,7 +100,7 @@ def refuse_gaps(x: Tensor) -> Tensor:
 
     The sum is a fast first look: it is finite unless an input is not or it overflows.
     """
-    if x.is_floating_point() and not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
+    if x.is_floating_point() and not math.isfinite(x.sum().item()) and not torch.isfinite(x).all():
         kind = "NaN" if x.isnan().any() else "infinity"
         raise SnclError(f"x contains {kind}; fill the gaps or leave these rows out")
     return x

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.networks.taps import Tapped, evaluating
+from sncl.networks.taps import Tapped, for_evaluation, for_training
 from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields, named, rows
 from sncl.training import arguments, assembly, finite, state
@@ -186,6 +186,7 @@ class Learner(BatchLearner, Exportable):
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             x, y = accepted_batch(self, x, y)
             task = {**named(x), "y": y}
+        for_training(self.net)
         with self.random.as_global("gates"):
             content = self.method.at_boundary(self.net, assembly.task_end(self, task))
         self._replay.end_task(content)
@@ -238,7 +239,8 @@ class Learner(BatchLearner, Exportable):
         """The network as it predicts: in evaluation mode, and its average where there is one."""
         with self.exclusively():
             average = self.ready.average if self._predicts_with_ema else None
-            with evaluating(self.net), nullcontext() if average is None else average.in_place():
+            for_evaluation(self.net)
+            with nullcontext() if average is None else average.in_place():
                 yield
 
     @contextmanager

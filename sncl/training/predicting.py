@@ -14,7 +14,7 @@ from sncl.errors import SnclError
 from sncl.methods.method import Method
 from sncl.networks.taps import Tapped
 from sncl.streams.transforms import Transform, eval_input
-from sncl.tensors.fields import mapped, pieces
+from sncl.tensors.fields import Inputs, mapped, pieces, rows
 from sncl.training.inputs import Labels, Samples, as_batch, as_inputs
 from sncl.training.signature import Signature
 
@@ -36,13 +36,18 @@ class Inference(NamedTuple):
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         given = self.signature.checked(as_inputs(x))
-        parts = (mapped(lambda tensor: tensor.to(self.device), part) for part in pieces(given, EVALUATION_BATCH))
         try:
-            return torch.cat([self.method.predict(self.net, eval_input(self.transform, part), task) for part in parts])
+            if rows(given) <= EVALUATION_BATCH:
+                return self._part(given, task)
+            return torch.cat([self._part(part, task) for part in pieces(given, EVALUATION_BATCH)])
         except ValueError as error:  # a BatchNorm without running statistics, which needs two samples
             raise SnclError(
                 f"the network {type(self.net.body).__name__} cannot predict these samples: {error}"
             ) from error
+
+    def _part(self, x: Inputs, task: int | None) -> Tensor:
+        there = mapped(lambda tensor: tensor.to(self.device), x)
+        return self.method.predict(self.net, eval_input(self.transform, there), task)
 
 
 class Predicting(ABC):

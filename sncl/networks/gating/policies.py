@@ -113,7 +113,7 @@ class Grow(Gating):
     @torch.no_grad()
     def after_update(self, samples: int) -> None:
         super().after_update(samples)
-        if self.gates:
+        if self.gates and self.start < 1:  # or all are open that ever will be
             self._open()
 
     def _open(self) -> None:
