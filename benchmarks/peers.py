@@ -12,10 +12,13 @@ PyTorch first, so that nothing pulls CUDA:
     peers/bin/pip install gputil dill gdown matplotlib psutil torchmetrics tensorboard tqdm setuptools
     SNCL_DATA=folder OMP_NUM_THREADS=1 PYTHONPATH=. peers/bin/python benchmarks/peers.py --write
 
-``--write`` puts the tables into docs/performance.md. A part of MNIST is learned too where $SNCL_DATA has it.
+Rows/s are of processor time, so that what else the machine does counts little: of predicting and learning in turns where
+the stream comes once, else of learning. ``--write`` puts the tables into docs/performance.md. A part of MNIST is learned
+too where $SNCL_DATA has it.
 """
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -25,7 +28,6 @@ import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -56,26 +58,30 @@ def make(name: str, seed: int, rows: int) -> Stream | None:
 
 
 def work(peer: Peer, folder: Path, seeds: int) -> dict[str, dict]:
-    """One peer on all its streams: what was measured of each, by name. Every stream has a process of its own."""
+    """One peer on all its streams, one after the other: what was measured of each, by name."""
     peer.kind(peer.name, 2, 0, 0.1)  # everything is imported now
-    names = [name for name in peer.streams if (folder / f"{name}-0.npz").exists()]
-    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
-        cases = [(peer, [folder / f"{name}-{seed}.npz" for seed in range(seeds)]) for name in names]
-        return dict(zip(names, pool.starmap(learn, cases, chunksize=1), strict=True))
+    found = {}
+    for name in peer.streams:
+        paths = [folder / f"{name}-{seed}.npz" for seed in range(seeds)]
+        if paths[0].exists():
+            found[name] = learn(peer, paths)
+    return found
 
 
 def learn(peer: Peer, paths: list[Path]) -> dict:
     """One peer on one stream with every seed."""
     runs = []
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+    before = peak_mb()
     for seed, path in enumerate(paths):
         stream = Stream.read(path)
         model = peer.kind(peer.name, stream.test[0].shape[1], seed, stream.lr)
-        before = peak_mb()
         way = task_by_task if hasattr(model, "learn_tasks") else in_order
         prequential, taken, rows = way(model, stream)
         end = percent(model.predict(model.native(*stream.test)[0]), stream.test[1])
-        runs.append({"prequential": prequential, "end": end, "rows_per_s": rows / taken, "before_mb": before})
-    return {"runs": runs, "peak_mb": peak_mb(), "before_mb": runs[0]["before_mb"]}
+        runs.append({"prequential": prequential, "end": end, "rows_per_s": rows / taken})
+    return {"runs": runs, "peak_mb": peak_mb(), "before_mb": before}
 
 
 def in_order(model, stream: Stream) -> tuple[float | None, float, int]:
@@ -87,20 +93,20 @@ def in_order(model, stream: Stream) -> tuple[float | None, float, int]:
             parts = [order[first : first + stream.batch] for first in range(0, len(y), stream.batch)]
             batches += [(y[part], *model.native(x[part], y[part])) for part in parts]
     right = 0
-    begun = time.perf_counter()
+    begun = time.process_time()
     for labels, x, y in batches:
         if stream.online:
             right += int(np.sum(np.asarray(model.predict(x)) == labels))
         model.learn(x, y)
-    taken = time.perf_counter() - begun
+    taken = time.process_time() - begun
     rows = sum(len(labels) for labels, *_ in batches)
     return 100 * right / rows if stream.online else None, taken, rows
 
 
 def task_by_task(model, stream: Stream) -> tuple[None, float, int]:
-    begun = time.perf_counter()
+    begun = time.process_time()
     model.learn_tasks(stream.tasks, stream.batch, stream.epochs)
-    return None, time.perf_counter() - begun, stream.epochs * sum(len(y) for _, y in stream.tasks)
+    return None, time.process_time() - begun, stream.epochs * sum(len(y) for _, y in stream.tasks)
 
 
 def percent(answers, labels: np.ndarray) -> float:
@@ -108,7 +114,7 @@ def percent(answers, labels: np.ndarray) -> float:
 
 
 def peak_mb() -> float:
-    """The most memory that was resident so far in this process; nothing of the one that started it counts."""
+    """The most memory that was resident in this process; Linux alone tells it of a part of a process's life."""
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 

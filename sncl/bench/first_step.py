@@ -22,7 +22,8 @@ from sncl.training.engine import exact_kernels, on_threads
 
 FIRST = 6  # steps, within which a step is compiled and captured
 FOLLOWING = 50  # steps that are like all that come later
-CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")  # where what was compiled is kept
+CHOSEN = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")  # by the user, for what is compiled
+WITHIN = ("XDG_CACHE_HOME", "TMPDIR")  # where it lies without a choice
 WORKER = "from sncl.bench.first_step import main; main()"
 MEMORY = 200
 
@@ -51,9 +52,8 @@ class FirstStep:
 def measure_first_step(stream: str, method: str, device: str) -> FirstStep:
     """Three processes one after the other: cold, warm and eager."""
     with tempfile.TemporaryDirectory(prefix="sncl-") as folder:
-        caches = dict.fromkeys(CACHES, folder)
         (cold, _), (warm, graph), (eager, as_written) = (
-            in_a_process({"stream": stream, "method": method, "device": device, "engine": engine}, caches)
+            in_a_process({"stream": stream, "method": method, "device": device, "engine": engine}, folder)
             for engine in ("graph", "graph", "eager")
         )
     gain = as_written - graph
@@ -72,10 +72,11 @@ def measure_first_step(stream: str, method: str, device: str) -> FirstStep:
     )
 
 
-def in_a_process(chosen: Mapping[str, str], caches: Mapping[str, str]) -> tuple[float, float]:
-    """:func:`first_steps` in a new process with these folders for what is compiled."""
+def in_a_process(chosen: Mapping[str, str], folder: str) -> tuple[float, float]:
+    """:func:`first_steps` in a new process that keeps below ``folder`` what it compiles."""
+    place = {name: value for name, value in os.environ.items() if name not in CHOSEN} | dict.fromkeys(WITHIN, folder)
     command = [sys.executable, "-c", WORKER, json.dumps(chosen)]
-    done = subprocess.run(command, env=os.environ | caches, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise SnclError(f"the first step of {chosen['method']} on {chosen['stream']} failed: {last}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from command_line import Sncl
@@ -143,22 +145,22 @@ def test_a_process_that_fails_is_an_error_with_its_last_line() -> None:
 def test_the_first_step_is_cold_then_warm_then_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def process(chosen: dict, caches: dict) -> tuple[float, float]:
-        asked.append((chosen["engine"], tuple(caches.values())))
+    def process(chosen: dict, folder: str) -> tuple[float, float]:
+        asked.append((chosen["engine"], folder))
         return [(40.0, 0.002), (10.0, 0.002), (1.0, 0.005)][len(asked) - 1]
 
     monkeypatch.setattr(first_step, "in_a_process", process)
     found = first_step.measure_first_step("perm-mnist", "er", "cuda")
     assert [engine for engine, _ in asked] == ["graph", "graph", "eager"]
-    assert len({folders for _, folders in asked}) == 1  # what the first one leaves
+    assert len({folder for _, folder in asked}) == 1  # what the first one leaves
     assert (found.cold_s, found.warm_s, found.eager_s, found.ratio) == (40.0, 10.0, 1.0, 0.25)
     assert found.pays_after == 3000  # 9 s later, and 3 ms faster each
 
 
-def test_a_process_says_how_long_its_first_steps_took(small: None) -> None:
+def test_a_process_says_how_long_its_first_steps_took(tmp_path: Path) -> None:
     """As written on the CPU: what is compiled needs a GPU."""
     chosen = {"stream": "perm-mnist", "method": "er", "device": "cpu", "engine": "eager"}
-    first, following = first_step.in_a_process(chosen, {})
+    first, following = first_step.in_a_process(chosen, str(tmp_path))
     assert first >= 0 and following > 0
 
 
