@@ -12,9 +12,9 @@ PyTorch first, so that nothing pulls CUDA:
     peers/bin/pip install gputil dill gdown matplotlib psutil torchmetrics tensorboard tqdm setuptools
     SNCL_DATA=folder OMP_NUM_THREADS=1 PYTHONPATH=. peers/bin/python benchmarks/peers.py --write
 
-Rows/s are of processor time, so that what else the machine does counts little: of predicting and learning in turns where
-the stream comes once, else of learning. ``--write`` puts the tables into docs/performance.md. A part of MNIST is learned
-too where $SNCL_DATA has it.
+Rows/s are of processor time, so that what else the machine does counts little: of predicting and learning in turns
+where the stream comes once, else of learning. ``--write`` puts the tables into docs/performance.md. A part of MNIST is
+learned too where $SNCL_DATA has it.
 """
 
 import argparse
