@@ -198,7 +198,7 @@ def summary(points: list[Point]) -> str:
 
 def draw(points: list[Point], axis: str, path: Path) -> None:
     """Time and memory over one axis, both logarithmic; dashed: linear growth from ER's first point."""
-    with panels(path, 1, 2, 5.2, 2.2) as axes:
+    with panels(path, 1, 2, 5.2, 2.4) as axes:
         for panel, what, label in zip(axes[0], ("ms", "mb"), ("time of a step, ms", "memory, MB"), strict=True):
             for number, (method, title) in enumerate(METHODS.items()):
                 panel.plot(*curve(points, axis, method, what), marker="o", color=f"C{number}", linewidth=1, label=title)
@@ -219,7 +219,7 @@ def draw(points: list[Point], axis: str, path: Path) -> None:
             )
             panel.set(xscale="log", yscale="log", xlabel={"memory": "samples in memory"}.get(axis, axis), ylabel=label)
             panel.set_ylim(top=2 * ceiling)
-        axes[0][0].legend()
+        axes[0][0].figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
 
 
 def conditions() -> str:
