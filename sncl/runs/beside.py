@@ -43,8 +43,8 @@ class Samples(NamedTuple):
     boundaries: bool
 
 
-class Order(NamedTuple):
-    """What the other process is to compile."""
+class FirstSteps(NamedTuple):
+    """What the other process is to make, and to compile for it."""
 
     experiment: Experiment
     samples: Samples
@@ -60,7 +60,7 @@ def beside_others(experiment: Experiment, stream: Stream, learner: Learner) -> I
     samples = Samples(
         stream.shape, stream.classes, transform, stream.x.dtype, len(stream.positions(0, 0)[0]), stream.boundaries
     )
-    with VARIANTS.taking_part(variant_of(experiment), lambda: compile_elsewhere(Order(experiment, samples))):
+    with VARIANTS.taking_part(variant_of(experiment), lambda: compile_elsewhere(FirstSteps(experiment, samples))):
         yield
 
 
@@ -71,7 +71,7 @@ def variant_of(experiment: Experiment) -> str:
     return json.dumps(facts, sort_keys=True)
 
 
-def compile_elsewhere(order: Order) -> None:
+def compile_elsewhere(order: FirstSteps) -> None:
     """Have another process fill the cache of compiled code; what it cannot compile, this one does."""
 
     def heed(number: int, report: Any) -> None:
@@ -83,7 +83,7 @@ def compile_elsewhere(order: Order) -> None:
         return
 
 
-def compile_step(order: Order, report: Callable[[Any], None]) -> None:
+def compile_step(order: FirstSteps, report: Callable[[Any], None]) -> None:
     """In that process: make the first steps of the experiment, and be heard of meanwhile."""
     warnings.simplefilter("ignore")  # what there is to say, the run says itself
     torch._inductor.config.compile_threads = max(1, cores() // COMPILERS)
@@ -103,7 +103,7 @@ def compile_step(order: Order, report: Callable[[Any], None]) -> None:
         telling.join()
 
 
-def make_steps(order: Order) -> Learner:
+def make_steps(order: FirstSteps) -> Learner:
     """Steps on random samples, until all are of the usual form: of a first task, and of a second one."""
     experiment, samples = order
     draw = generator(0, "compiling")

@@ -23,6 +23,7 @@ import torch
 from platformdirs import user_cache_path
 
 CHOSEN = "TORCHINDUCTOR_CACHE_DIR"  # what the compiler is told by; Triton's kernels lie below it
+DEFAULT = "torchinductor_"  # and the user's name, below the temporary folder: PyTorch's own choice
 CHOOSING = Lock()
 OTHERS_MAY = stat.S_IRWXG | stat.S_IRWXO
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -34,8 +35,15 @@ def keep_code() -> None:
     Where there is none that nobody else can write to, one is made for this process.
     """
     with CHOOSING:
-        if CHOSEN not in os.environ:
+        if not is_chosen(os.environ.get(CHOSEN)):
             os.environ[CHOSEN] = str(_own_folder())
+
+
+def is_chosen(folder: str | None) -> bool:
+    """Whether a folder was chosen by somebody: PyTorch names its own choice there as soon as parts of it are loaded."""
+    if not folder:
+        return False
+    return not (Path(folder).name.startswith(DEFAULT) and Path(folder).parent == Path(tempfile.gettempdir()).absolute())
 
 
 def _own_folder() -> Path:

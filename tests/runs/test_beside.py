@@ -13,7 +13,7 @@ import pytest
 
 from sncl.methods.table import METHODS, make
 from sncl.runs import beside
-from sncl.runs.beside import Order, Samples, beside_others, compile_elsewhere, make_steps, variant_of
+from sncl.runs.beside import FirstSteps, Samples, beside_others, compile_elsewhere, make_steps, variant_of
 from sncl.runs.build import make_stream
 from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
@@ -58,7 +58,7 @@ def test_the_forms_that_are_compiled_are_those_of_the_run(
     with usual_forms(monkeypatch) as needed:
         perform(wanted, tmp_path / "run")
     with usual_forms(monkeypatch) as compiled:
-        make_steps(Order(wanted, samples_of(make_stream(wanted, None))))
+        make_steps(FirstSteps(wanted, samples_of(make_stream(wanted, None))))
     assert needed and needed <= compiled
 
 
@@ -77,7 +77,7 @@ def test_runs_of_one_variant_differ_in_nothing_that_is_compiled() -> None:
 
 
 def test_a_run_unlike_those_beside_it_is_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders: list[Order] = []
+    orders: list[FirstSteps] = []
     monkeypatch.setattr(beside, "compile_elsewhere", orders.append)
     monkeypatch.setattr(beside, "VARIANTS", type(beside.VARIANTS)())
     one, other = experiment("er"), experiment("derpp")
@@ -87,7 +87,7 @@ def test_a_run_unlike_those_beside_it_is_compiled_elsewhere(monkeypatch: pytest.
         with beside_others(replace(other), stream, SimpleNamespace(engine="eager")):  # type: ignore[arg-type]
             assert not orders
         with beside_others(other, stream, ON_A_GPU):
-            assert orders == [Order(other, samples_of(stream))]
+            assert orders == [FirstSteps(other, samples_of(stream))]
 
 
 def test_another_process_makes_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_another_process_makes_the_steps(monkeypatch: pytest.MonkeyPatch) -> Non
     run_all = beside.run_all
     monkeypatch.setattr(beside, "run_all", lambda *args, **options: made.append(run_all(*args, **options)))
     wanted = experiment()
-    order = Order(wanted, samples_of(make_stream(wanted, None)))
+    order = FirstSteps(wanted, samples_of(make_stream(wanted, None)))
     compile_elsewhere(order)
     assert made == [[None]]
     compile_elsewhere(
@@ -111,4 +111,4 @@ def test_a_run_that_is_told_to_stop_waits_for_no_other_process(monkeypatch: pyte
     monkeypatch.setattr(beside, "stop_if_asked", stop)
     wanted = experiment()
     with pytest.raises(KeyboardInterrupt):
-        compile_elsewhere(Order(wanted, samples_of(make_stream(wanted, None))))
+        compile_elsewhere(FirstSteps(wanted, samples_of(make_stream(wanted, None))))

@@ -51,6 +51,15 @@ def test_a_folder_that_was_chosen_stays(cache: Path, monkeypatch: pytest.MonkeyP
     assert os.environ[CHOSEN] == "elsewhere" and not cache.exists()
 
 
+def test_the_folder_that_pytorch_names_by_itself_was_not_chosen(cache: Path) -> None:
+    cache.parent.mkdir(mode=0o755)
+    named = "import os, torch, torch._inductor; print(os.environ[__import__('sys').argv[1]])"
+    done = subprocess.run([sys.executable, "-c", named, CHOSEN], capture_output=True, text=True, check=True)
+    os.environ[CHOSEN] = done.stdout.strip()
+    keep_code()
+    assert Path(os.environ[CHOSEN]) == (cache / "compiled" / made_by()).resolve()
+
+
 @pytest.mark.parametrize("case", ["readable", "writable", "above", "link", "no folder"])
 def test_what_others_can_change_is_not_used(cache: Path, tmp_path: Path, case: str) -> None:
     folder = cache / "compiled" / made_by()
