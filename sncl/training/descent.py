@@ -131,3 +131,10 @@ class Descent:
         for number, velocity in enumerate(self.velocities.values()):
             known = state_dict["state"].get(number)
             velocity.copy_(torch.zeros_like(velocity) if known is None else known[VELOCITY])
+
+
+def scale_steps(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the step size by this from now on; of another optimiser than ours it cannot be."""
+    if not isinstance(optimizer, Descent):
+        raise SnclError(f"the step size of {type(optimizer).__name__} is its own affair")
+    optimizer.scale_steps(factor)
