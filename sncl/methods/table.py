@@ -226,7 +226,8 @@ def method_name(name: str) -> str:
 
     if not own.is_known(name):
         known = [*METHODS, *own.plugin_names()]
-        raise no_such("method", name, known, nearest(name, known, MEANT))
+        meant = [each for each in known if "+" in name or each not in METHODS or not METHODS[each].plain]
+        raise no_such("method", name, known, nearest(name, meant, MEANT))
     return name
 
 

@@ -117,8 +117,9 @@ def choose_execution(precision: str, engine: str, place: str, made: Method) -> t
 def benchmark_of(stream: str, user_data: UserData | None, given: dict[str, str]) -> Benchmark:
     """What the stream is made of, by its name or by what is known of the user's data."""
     if user_data is None:
-        augment = given.get("augment")
-        return named(stream) if augment is None else augmented(stream_name(stream), named(stream), augment)
+        if "augment" in given:  # refuses what does not fit
+            augmented(stream_name(stream), named(stream), given["augment"])
+        return named(stream)
     return user_benchmark(user_data, given.get("split"), given.get("augment", "none"))
 
 
