@@ -20,8 +20,8 @@ class StepSizes(NamedTuple):
     def factor_at(self, stream: Stream, epochs: int, place: Place) -> float:
         """What the step size is multiplied by at a place of the stream."""
         batches = -(-len(stream.phases[place.task].rows) // stream.batch_size)
-        left = epochs * batches - (place.epoch * batches + place.batch)  # this one among them
-        return self.factor if left <= max(1, round(self.part * epochs * batches)) else 1.0
+        steps, made = epochs * batches, place.epoch * batches + place.batch
+        return self.factor if steps - made <= max(1, round(self.part * steps)) else 1.0
 
 
 def check_drop(factor: float, part: float, once: bool) -> None:
