@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from blobs import CLASSES
 from resuming import goes_on_exactly, same
 from shipped import shipped
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS
+from sncl.networks.resnet import ResNet18
+from sncl.streams.augmentation import Strong
 from sncl.tensors.random import generator
 from sncl.training import engine
-from sncl.training.descent import Descending, Descent
+from sncl.training.descent import Descending, Descent, scale_steps
 from sncl.training.learner import Learner
 
 EVERY_NAME = pytest.mark.parametrize("name", list(METHODS))
@@ -226,3 +229,37 @@ def test_a_decay_that_is_none_is_refused(decay: Any) -> None:
 def test_another_optimiser_has_settings_of_its_own(forces: dict[str, float]) -> None:
     with pytest.raises(SnclError, match="`optimizer` is another; give it there"):
         learner("er", optimizer=torch.optim.Adam, **forces)
+
+
+# --- on images, with everything at once --------------------------------------------------------------------------
+
+STRONG = Strong(1, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+
+
+def on_images(subject: Learner, start: int, stop: int) -> None:
+    """Learn bytes, with a smaller step size from the tenth batch on, and say where the tasks end."""
+    batches = []
+    for number in range(14):
+        draw = generator(number, "on images")
+        y = torch.randint(2, (6,), generator=draw) + 2 * (number >= 7)
+        batches.append((torch.randint(256, (6, 3, 8, 8), dtype=torch.uint8, generator=draw), y))
+    for number in range(start, stop):
+        if number >= 10:
+            scale_steps(subject.ready.optimizer, 0.1)
+        subject.learn(*batches[number])
+        if subject.method.needs_boundaries and number in (6, 13):
+            x, y = (torch.cat(each) for each in zip(*batches[number - 6 : number + 1], strict=True))
+            subject.boundary(x, y)
+
+
+@EVERY_NAME
+def test_every_method_with_every_setting_of_training_is_exact_to_resume(name: str, tmp_path: Path) -> None:
+    def made(seed: int) -> Learner:
+        torch.manual_seed(0)
+        optimizer = Descending(momentum=0.9, weight_decay=0.01, scaled=True)
+        method = shipped(name, {"ace": 1} if "ace" in METHODS[name].settings else {})
+        net = ResNet18(CLASSES, width=2)
+        return method.learner(net, seed=seed, optimizer=optimizer, clip=2.0, transform=STRONG, replay=12)
+
+    for stop in (4, 11):
+        assert goes_on_exactly(made, on_images, stop, 14, tmp_path)
