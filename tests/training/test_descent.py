@@ -14,7 +14,7 @@ from shipped import shipped
 from torch import Tensor, nn
 
 from sncl.errors import SnclError
-from sncl.methods.table import METHODS
+from sncl.methods.table import METHODS, Settings
 from sncl.networks.resnet import ResNet18
 from sncl.streams.augmentation import Strong
 from sncl.tensors.random import generator
@@ -257,7 +257,8 @@ def test_every_method_with_every_setting_of_training_is_exact_to_resume(name: st
     def made(seed: int) -> Learner:
         torch.manual_seed(0)
         optimizer = Descending(momentum=0.9, weight_decay=0.01, scaled=True)
-        method = shipped(name, {"ace": 1} if "ace" in METHODS[name].settings else {})
+        quick: Settings = {"ace": 1, "anchor_steps": 2}
+        method = shipped(name, {key: value for key, value in quick.items() if key in METHODS[name].settings})
         net = ResNet18(CLASSES, width=2)
         return method.learner(net, seed=seed, optimizer=optimizer, clip=2.0, transform=STRONG, replay=12)
 
