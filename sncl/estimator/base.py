@@ -35,6 +35,8 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         memory: int,
         replay: int,
         lr: float,
+        momentum: float,
+        weight_decay: float,
         batch_size: int,
         epochs: int,
         hidden: int | Sequence[int],
@@ -53,6 +55,8 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         self.memory = memory
         self.replay = replay
         self.lr = lr
+        self.momentum = momentum
+        self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.epochs = epochs
         self.hidden = hidden
@@ -211,6 +215,8 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             network=self.network,
             standardize=self.standardize,
             ema=self.ema,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             device=self.device,
             shape=X.shape[1:],

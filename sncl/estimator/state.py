@@ -25,6 +25,8 @@ from sncl.training.exclusive import LOCK, Exclusive, exclusive
 from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
 
+SINCE = {"momentum": 0.0, "weight_decay": 0.0}  # parameters that older pickles do not have
+
 
 class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator around a learner, whose state is tensors and plain data.
@@ -168,7 +170,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         packed = state.pop("_packed", None)
-        super().__setstate__(state)
+        super().__setstate__(SINCE | state)
         if packed is not None:
             self._restore(*unpack(packed))
 

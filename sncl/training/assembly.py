@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +27,6 @@ from sncl.training.step import Step
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
-
-MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
 
 
 class Ready(NamedTuple):
@@ -93,13 +90,14 @@ def task_end(learner: Learner, task: Fields) -> TaskEnd:
 
 def expand(learner: Learner) -> Ready:
     """Let the method add what it needs for one more task."""
-    net = learner.net
+    net, before = learner.net, learner.ready
     for_training(net)
+    groups = learner.method.parameter_groups(net, learner.lr)
     with learner.random.as_global("gates"):
         learner.method.expand(net)
     net.to(learner.device)
     learner.method.to(learner.device)
-    return assemble(learner, net, learner.ready)
+    return _going_on(learner, before, groups)
 
 
 def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
@@ -114,8 +112,13 @@ def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
         learner.memory.reshape(changed)
     learner.outputs = outputs
     learner.grown.append(outputs)
-    ready = assemble(learner, net, before)
-    carry_moments(before.optimizer, groups, ready.optimizer, learner.method.parameter_groups(net, learner.lr))
+    return _going_on(learner, before, groups)
+
+
+def _going_on(learner: Learner, before: Ready, groups: list[dict[str, Any]]) -> Ready:
+    """What goes on from where it was ready ``before`` with the parameters in ``groups``, and has others now."""
+    ready = assemble(learner, before.net, before)
+    carry_moments(before.optimizer, groups, ready.optimizer, learner.method.parameter_groups(before.net, learner.lr))
     return ready
 
 

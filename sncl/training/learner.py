@@ -26,9 +26,9 @@ from sncl.networks.taps import Tapped, for_evaluation, for_training
 from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields, named, rows
 from sncl.training import arguments, assembly, finite, state
-from sncl.training.assembly import MakeOptimizer, Ready
+from sncl.training.assembly import Ready
 from sncl.training.checkpoint import read_saved, write_checkpoint
-from sncl.training.descent import Descent
+from sncl.training.descent import Descending, MakeOptimizer
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import exclusive
@@ -49,8 +49,8 @@ class Learner(BatchLearner, Exportable):
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
     ``replay`` how many of them are replayed beside each batch. ``transform`` turns stored inputs into network inputs
-    (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
-    parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
+    (augmentation, normalisation); without one, inputs are used as they come. SGD has the step size ``lr``,
+    ``momentum`` and ``weight_decay``; ``optimizer`` makes another one. Everything random follows from ``seed``.
 
     Inputs are tensors or arrays, or a dictionary of them, whose parts become keyword arguments of the network. Without
     a transform, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the
@@ -61,9 +61,9 @@ class Learner(BatchLearner, Exportable):
     dictionaries), float32 and eager elsewhere.
 
     ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
-    ``ema`` > 0 changes only what is predicted: it takes the average of the weights over the last steps, of which each
-    step keeps that part (0.999: about a thousand steps). With ``group``, a group of torch.distributed or "auto" for
-    the processes torchrun started, all of them make each step together, see :mod:`sncl.training.group`.
+    ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part (0.999:
+    about a thousand steps). With ``group``, a group of torch.distributed or "auto" for the processes torchrun started,
+    all make each step together, see :mod:`sncl.training.group`.
 
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
@@ -85,11 +85,14 @@ class Learner(BatchLearner, Exportable):
         engine: str = "auto",
         ema: float = 0.0,
         clip: float = 0.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
         grow: bool = False,
         group: Any = None,
     ) -> None:
         arguments.check_network(net)
         arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
+        self.make_optimizer = arguments.as_optimizer(optimizer, momentum, weight_decay)
         self.method = arguments.as_method(method)
         self.group = choose_group(group, device, self.method)
         self.device = choose_device(device)
@@ -98,23 +101,19 @@ class Learner(BatchLearner, Exportable):
         self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
         self.lr, self.replay, self.clip, self.grows = lr, replay, clip, grow
-        self._choose_prediction(ema)
-        self._choose_execution(precision, engine, optimizer)
+        check_ema(ema, self.method)
+        self.ema, self._predicts_with_ema = ema, True  # if there is one
+        self._choose_execution(precision, engine)
         self.random = assembly.make_random(seed, self.method, self.device)
         self.memory = assembly.make_memory(memory, self.method, self.device)
         self._replay = Replay(self.memory, self.method, replay, self.transform.randoms, self.random)
         self._begin()
 
-    def _choose_prediction(self, ema: float) -> None:
-        check_ema(ema, self.method)
-        self.ema, self._predicts_with_ema = ema, True  # where there is one
-
-    def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
+    def _choose_execution(self, precision: str, engine: str) -> None:
         self.precision = choose_precision(precision, self.device, self.method)
-        wanted = "eager" if self.group is not None or (engine == "auto" and optimizer is not None) else engine
-        self.engine = choose_engine(wanted, self.device, self.method)
         self.chooses_engine = engine == "auto"
-        self.make_optimizer = optimizer or Descent
+        others = self.chooses_engine and not isinstance(self.make_optimizer, Descending)
+        self.engine = choose_engine("eager" if self.group is not None or others else engine, self.device, self.method)
 
     def _begin(self) -> None:
         """Nothing is learned yet."""

@@ -12,6 +12,7 @@ place. That nothing else was taken for one is seen by recording twice: two steps
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -21,13 +22,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}  # below autograd these change nothing
 
 
-class Value(NamedTuple):
+@dataclass(frozen=True)  # no tuple: the third value is not the third constant
+class Value:
     """An input of a recording or what one of its calls returned, by number."""
 
     number: int
 
 
-class Constant(NamedTuple):
+@dataclass(frozen=True)
+class Constant:
     """A tensor that is there before and after the step, by its place among :attr:`Recording.constants`."""
 
     number: int
