@@ -103,7 +103,8 @@ def check_logits(learner: Learner, logits: Tensor) -> None:
     """Refuse to predict with a network that the last update broke."""
     if math.isnan(logits.sum().item()) and logits.isnan().any():
         try:
-            check_weights(learner)
+            with learner.predicting():
+                check_weights(learner)
         except Diverged as error:
             learner.watch.diverged = str(error)
             raise
