@@ -25,15 +25,14 @@ class Unchanged:
     def __init__(self, parts: Sequence[object], tensors: Sequence[Tensor]) -> None:
         found = list(_containers(parts))
         self._empty = [each for each in found if not each]
-        self._filled = [each for each in found if each]
+        self._filled = [each.values() if isinstance(each, dict) else each for each in found if each]  # as they are now
         self._tensors = list(tensors)
         self._before = self._now()
 
     def _now(self) -> tuple[list[Any], list[int], list[Any]]:
-        held = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in self._filled)
         tensors = self._tensors
-        kinds = chain(map(_DIFFERENTIATED, tensors), map(_HOOKED, tensors))
-        return list(held), list(map(Tensor.data_ptr, tensors)), [*kinds, *modes()]
+        kinds = chain(map(_DIFFERENTIATED, tensors), map(_HOOKED, tensors), modes())
+        return list(chain.from_iterable(self._filled)), list(map(Tensor.data_ptr, tensors)), list(kinds)
 
     def holds(self) -> bool:
         """Whether nothing was replaced since this was made."""
