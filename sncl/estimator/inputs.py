@@ -71,7 +71,7 @@ class TabularEstimator(StatefulEstimator):
         return self._finite(validate_data(self, X, reset=False, **self._accepted()))
 
     def _is_valid(self, X: Any) -> bool:
-        """Whether scikit-learn would return these inputs as they are: a short look, where a row is worth little more."""
+        """Whether scikit-learn would return these inputs as they are: a short look at rows that are right."""
         return (
             type(X) is np.ndarray
             and X.ndim == 2
