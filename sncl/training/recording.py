@@ -165,7 +165,7 @@ class Recorder(TorchDispatchMode):
         self.refused = _asks(func, args) or torch.Tag.inplace_view in func.tags
         given, chosen = tuple(self.named(each) for each in args), {key: self.named(options[key]) for key in options}
         result = func(*args, **options)
-        if func in ALIASES or (_is_view(func) and not any(_values((given, list(chosen.values()))))):
+        if func in ALIASES or (is_view(func) and not any(_values((given, list(chosen.values()))))):
             self._alias(func, given, result)
         else:
             self._note(Call(func, given, chosen, self._made(result)))
@@ -205,7 +205,8 @@ def _indexes_by_number(func: Any, args: Any) -> bool:
     return all(each is None or each.dtype not in (torch.bool, torch.uint8) for each in args[1])
 
 
-def _is_view(func: Any) -> bool:
+def is_view(func: Any) -> bool:
+    """Whether what an operation returns lies where its arguments do."""
     return any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
 
 

@@ -1,7 +1,7 @@
 """Recordings without the calls that change nothing.
 
-No bit of what is computed changes: left out are results that nobody reads, transpositions that undo each other, copies
-of values that nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are.
+No bit of what is computed changes: left out are results that nobody reads, views that show nothing else, copies of values
+that nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sncl.training.recording import Call, Constant, Recording, Value, storage
+from sncl.training.recording import Call, Constant, Recording, Value, is_view, storage
 
 aten = torch.ops.aten
 BY_SHAPE = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_zeros.default}
@@ -20,7 +20,7 @@ BY_SHAPE = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.defa
 
 def simplified(recording: Recording) -> Recording:
     """The same with fewer calls."""
-    for change in (_without_transpositions, _without_copies, _without_fixed):
+    for change in (_without_transpositions, _without_same_views, _without_copies, _without_fixed):
         recording = change(recording)
     return recording._replace(calls=_needed(recording))
 
@@ -57,6 +57,30 @@ def _without_transpositions(recording: Recording) -> Recording:
             origin[call.results] = source
         kept.append(call)
     return _changed(recording, kept, names)
+
+
+def _without_same_views(recording: Recording) -> Recording:
+    """A view of all of a value that has its shape and strides is the value itself."""
+    kept: list[Call] = []
+    names: dict[Any, Any] = {}
+    for each in recording.calls:
+        call = _with_names(each, names)
+        source = call.arguments[0] if call.arguments else None
+        if (
+            is_view(call.operation)
+            and isinstance(source, Value)
+            and isinstance(call.results, Value)
+            and _place(recording.tensors[source.number]) == _place(recording.tensors[call.results.number])
+        ):
+            names[call.results] = source
+        else:
+            kept.append(call)
+    return _changed(recording, kept, names)
+
+
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    """How a tensor lies in its storage, and which that is."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset(), storage(tensor)
 
 
 def _without_copies(recording: Recording) -> Recording:
@@ -97,10 +121,11 @@ def _without_fixed(recording: Recording) -> Recording:
     names: dict[Any, Any] = {}
     kept: list[Call] = []
     for call in recording.calls:
-        made = call.results
-        if _is_fixed(call, names) and storage(recording.tensors[made.number]) not in taken:
-            names[made] = Constant(len(constants))
-            constants.append(recording.tensors[made.number])
+        made = call.makes()
+        if _is_fixed(call, names) and not taken.intersection(storage(recording.tensors[each.number]) for each in made):
+            for each in made:
+                names[each] = Constant(len(constants))
+                constants.append(recording.tensors[each.number])
         else:
             kept.append(_with_names(call, names))
     return _changed(recording._replace(constants=constants), kept, names)
@@ -108,7 +133,7 @@ def _without_fixed(recording: Recording) -> Recording:
 
 def _is_fixed(call: Call, fixed: dict[Any, Any]) -> bool:
     """Whether a call makes the same numbers every time, of nothing but what is fixed."""
-    if call.mutates or call.draws or not isinstance(call.results, Value):
+    if call.mutates or call.draws:
         return False
     if call.operation in BY_SHAPE:
         return True

@@ -82,6 +82,19 @@ def test_transpositions_that_undo_each_other_are_left_out() -> None:
     check(lambda x: x.neg().t().t() + 1, aten.neg.default, aten.add.Tensor)
 
 
+def test_views_of_all_there_is_are_left_out() -> None:
+    check(lambda x: x.neg().view(1, 3).expand(1, 3)[:, :] + 1, aten.neg.default, aten.add.Tensor)
+    check(
+        lambda x: x.neg().view(3).view(3, 1) + 1,
+        aten.neg.default,
+        aten.view.default,
+        aten.view.default,
+        aten.add.Tensor,
+    )
+    written = check(lambda x: x.clone().view(1, 3).mul_(2))
+    assert aten.view.default not in operations(written)
+
+
 def test_what_depends_on_shapes_alone_is_computed_once() -> None:
     check(lambda x: x + torch.ones_like(x) / 3, aten.add.Tensor)
 
