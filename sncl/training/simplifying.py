@@ -1,7 +1,7 @@
 """Recordings without the calls that change nothing.
 
-No bit of what is computed changes: left out are results that nobody reads, views that show nothing else, copies of values
-that nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are.
+No bit of what is computed changes. Left out are results that nobody reads, views that show nothing else, copies of what
+nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are.
 """
 
 from __future__ import annotations
