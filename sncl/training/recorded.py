@@ -145,6 +145,9 @@ class RecordedSteps(Eager):
         with self.random.as_global("gates"):
             known = self._recorded.written(form, read, run)
         known.names = tuple(list(part) for part in made[0])
+        if known.replay is not None:  # which leaves no gradients; older ones would mislead
+            self.step.net.zero_grad()
+            self.step.optimizer.zero_grad()
         return made[0]
 
     def forget(self) -> None:

@@ -118,7 +118,7 @@ def test_old_answers_change_only_by_the_new_classes_share() -> None:
 def test_rows_that_come_singly_are_looked_at_once_with_the_same_result(model: Estimator, text: bool) -> None:
     """As lists they go through all that scikit-learn checks."""
     X, y = blobs(40)
-    y = y.astype(str) if text else y
+    y = y.astype("U1") if text else y
     model, long = copy.deepcopy(model), copy.deepcopy(model)
     for row in range(40):
         model.partial_fit(X[row : row + 1], y[row : row + 1])

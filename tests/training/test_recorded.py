@@ -277,6 +277,15 @@ def test_what_is_not_known_is_not_replayed(name: str, replays: list[Replay]) -> 
     assert same(ours, theirs)
 
 
+def test_a_replay_leaves_no_gradient_of_an_earlier_step(replays: list[Replay]) -> None:
+    learner = learner_with({})
+    learn(learner, 0, 1)
+    assert all(each.grad is not None for each in learner.net.parameters())
+    learn(learner, 1, 20)
+    assert replays
+    assert all(each.grad is None for each in learner.net.parameters())
+
+
 def test_another_optimiser_is_not_replayed(replays: list[Replay]) -> None:
     """Its steps may count on the host; predictions are replayed all the same."""
     learner = learner_with({"optimizer": torch.optim.Adam})
