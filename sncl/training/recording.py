@@ -20,7 +20,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}  # below autograd these change nothing
 
-
 class Value(NamedTuple):
     """An input of a recording or what one of its calls returned, by number."""
 
