@@ -73,7 +73,9 @@ def train_command(
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    engine: Annotated[str, typer.Option(help="auto, eager or graph (auto: a CUDA graph on a GPU)")] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="auto, eager or graph (auto: a CUDA graph on a GPU, eager in short runs)")
+    ] = "auto",
     threads: Annotated[int | None, typer.Option(help="CPU threads of one run (default: 1; ResNets: all cores)")] = None,
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -22,12 +21,11 @@ from sncl.networks.taps import for_training
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
+from sncl.training.compiling import COMPILING, compiled_observe
 from sncl.training.replaying import RecordedStep, is_replayable
-from sncl.training.step import Observe, Step, StepInput, observe
+from sncl.training.step import Step, StepInput
 
-COMPILED_VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
 MOST_FORMS = 64  # of steps that are told apart at a time
-COMPILING = RLock()  # compiler and capture are not made for several threads at a time
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -248,13 +246,3 @@ def unpack_drawn(given: StepInput, buffer: Tensor) -> StepInput:
     like = given.drawn()
     parts = buffer.split([value.numel() for value in like])
     return given.with_drawn([part.view(value.shape).to(value.dtype) for part, value in zip(parts, like, strict=True)])
-
-
-def compiled_observe() -> Observe:
-    """The forward half and, through it, the backward half of a step, compiled.
-
-    Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.
-    """
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_VARIANTS)
-    compiled: Any = torch.compile(observe, dynamic=False, options={"fallback_random": True, "deterministic": True})
-    return compiled  # type: ignore[no-any-return]

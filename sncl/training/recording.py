@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}  # below autograd these change nothing
 
+
 class Value(NamedTuple):
     """An input of a recording or what one of its calls returned, by number."""
 
@@ -103,6 +104,11 @@ class Recorder(TorchDispatchMode):
         self.asked = False  # for a value, on the host
         for each in inputs:
             self._new(each)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nobody compiles a step that is recorded. To say so otherwise, PyTorch would load its whole compiler."""
+        return False
 
     def _new(self, tensor: Tensor) -> Value:
         value = Value(self._numbers)
