@@ -16,7 +16,7 @@ from sncl.bench.together import measure_together
 from sncl.errors import SnclError
 from sncl.runs.plan import plan
 from sncl.streams.benchmarks import STREAMS
-from sncl.streams.user.data import UserData
+from sncl.streams.user.identity import UserData
 
 MEASURED_METHODS = ("er", "derpp", "sncl")
 MEMORIES = (200, 5120)

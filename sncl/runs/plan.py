@@ -15,7 +15,7 @@ from sncl.training.parallel import cores
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 CPU = "cpu"
 ON_CPU = ("float32", "eager")  # precision and engine: all there is

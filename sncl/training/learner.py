@@ -57,7 +57,7 @@ class Learner(BatchLearner, Exportable):
     network has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
 
     ``precision`` of training passes is "float32" or "bfloat16"; ``engine`` is "eager" or "graph" (a CUDA graph, for the
-    first batch's size). "auto": bfloat16 and graph on a GPU (eager for token ids and dictionaries), else float32, eager.
+    first batch's size). "auto": bfloat16, graph on a GPU (eager for token ids, dictionaries), else float32 and eager.
 
     ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
     ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part (0.999:
