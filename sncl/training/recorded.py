@@ -18,7 +18,7 @@ from sncl.methods.method import Outcome
 from sncl.tensors.random import Randomness
 from sncl.training.engine import Eager, Graph
 from sncl.training.recording import Recording, record
-from sncl.training.replaying import Replay
+from sncl.training.replaying import CallList
 from sncl.training.simplifying import simplified
 from sncl.training.step import Step, StepInput
 from sncl.training.unchanged import Unchanged, are_known, are_usual
@@ -37,7 +37,7 @@ class Form:
     refused: bool = False
     first: Recording | None = None
     unchanged: Unchanged | None = None
-    replay: Replay | None = None
+    replay: CallList | None = None
 
 
 class Recorded:
@@ -59,7 +59,7 @@ class Recorded:
         self.parts = state["parts"]
         self.forget()
 
-    def replayable(self, form: Hashable) -> tuple[Replay, Form] | None:
+    def replayable(self, form: Hashable) -> tuple[CallList, Form] | None:
         """What replays a computation of this form, unless it must be made as it is written."""
         known = self._forms.get(form)
         if known is None or known.unchanged is None or known.replay is None:
@@ -92,7 +92,7 @@ class Recorded:
             known.first, known.refused = recording._replace(tensors=[]), False
         elif recording.same_as(known.first):
             known.first, known.refused = None, False
-            known.unchanged, known.replay = Unchanged(self.parts, recording.owned), Replay(simplified(recording))
+            known.unchanged, known.replay = Unchanged(self.parts, recording.owned), CallList(simplified(recording))
 
     def _known(self, form: Hashable) -> Form:
         """What is known of this form; those that did not come again are forgotten where there are many."""

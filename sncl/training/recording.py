@@ -37,7 +37,7 @@ class Constant:
     number: int
 
 
-class View(NamedTuple):
+class ConstantView(NamedTuple):
     """How a constant is seen in other constants, rather than there by itself."""
 
     operation: Any
@@ -85,7 +85,7 @@ class Recording(NamedTuple):
     inputs: int
     calls: list[Call]
     constants: list[Tensor]
-    views: dict[int, View]  # of constants, by number
+    views: dict[int, ConstantView]  # of constants, by number
     returned: list[Value | Constant]
     tensors: list[Tensor]  # what each value was, by number
 
@@ -119,7 +119,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.constants: list[Tensor] = []
-        self.views: dict[int, View] = {}
+        self.views: dict[int, ConstantView] = {}
         self.tensors: list[Tensor] = []
         self._known: dict[int, Value | Constant] = {}
         self._aliases: list[Tensor] = []  # alive, so that no other tensor gets the identity of one that is known
@@ -188,7 +188,7 @@ class Recorder(TorchDispatchMode):
             self._aliases.append(result)
             return
         for place, each in enumerate(result if isinstance(result, (list, tuple)) else [result]):
-            self.views[self._constant(each).number] = View(func, (*given, place))
+            self.views[self._constant(each).number] = ConstantView(func, (*given, place))
 
 
 def storage(tensor: Tensor) -> int:

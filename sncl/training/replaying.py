@@ -38,7 +38,7 @@ class Prepared(NamedTuple):
     several: list[list[Place]]  # where each of its results goes, if it has several
 
 
-class Replay:
+class CallList:
     """Makes the calls of a recording again, on other inputs."""
 
     def __init__(self, recording: Recording) -> None:

@@ -21,7 +21,7 @@ from sncl.networks.mlp import MLP
 from sncl.streams.standardisation import RunningScale
 from sncl.training import recorded
 from sncl.training.learner import Learner
-from sncl.training.replaying import Replay
+from sncl.training.replaying import CallList
 
 STEPS = 24
 REPLAYED = {name for name in METHODS if make(name).capturable}  # others decide things on the host in every step
@@ -29,16 +29,16 @@ REPLAYED -= {"icarl"}  # where PyTorch looks at the labels of a one-hot encoding
 
 
 @pytest.fixture
-def replays(monkeypatch: pytest.MonkeyPatch) -> list[Replay]:
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[CallList]:
     """The replays there were so far."""
-    made: list[Replay] = []
+    made: list[CallList] = []
 
-    class Counted(Replay):
+    class Counted(CallList):
         def __call__(self, inputs: Any) -> list[Tensor]:
             made.append(self)
             return super().__call__(inputs)
 
-    monkeypatch.setattr(recorded, "Replay", Counted)
+    monkeypatch.setattr(recorded, "CallList", Counted)
     return made
 
 
@@ -62,7 +62,7 @@ def as_written(run: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_replays_are_the_written_step_bit_for_bit(name: str, replays: list[Replay]) -> None:
+def test_replays_are_the_written_step_bit_for_bit(name: str, replays: list[CallList]) -> None:
     """Losses, predictions, network, average, memory, states of methods and random numbers."""
     subject = FORMS[name]
     ours, theirs = subject.learner(), subject.learner()
@@ -98,7 +98,7 @@ def learn(learner: Learner, begin: int, end: int, rows: int = 8) -> None:
 
 @pytest.mark.parametrize("rows", [1, 16])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_so_they_are_with_every_option(name: str, rows: int, replays: list[Replay]) -> None:
+def test_so_they_are_with_every_option(name: str, rows: int, replays: list[CallList]) -> None:
     """With dropout, which draws; and with weights from the middle on."""
     options = OPTIONS[name]
     ours, theirs = (learner_with(copy.deepcopy(options)) for _ in range(2))
@@ -125,7 +125,7 @@ def test_a_resumed_run_replays_from_other_steps_on_and_is_the_same(gates: str, s
 
 
 @pytest.mark.parametrize("twin", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
-def test_a_copy_replays_on_tensors_of_its_own(twin: Callable[[Learner], Learner], replays: list[Replay]) -> None:
+def test_a_copy_replays_on_tensors_of_its_own(twin: Callable[[Learner], Learner], replays: list[CallList]) -> None:
     first = learner_with({})
     learn(first, 0, 20)
     second = twin(first)
@@ -136,7 +136,7 @@ def test_a_copy_replays_on_tensors_of_its_own(twin: Callable[[Learner], Learner]
     assert same(first, second)
 
 
-def test_outputs_may_grow_between_replays(replays: list[Replay]) -> None:
+def test_outputs_may_grow_between_replays(replays: list[CallList]) -> None:
     ours, theirs = (
         Learner(MLP(FEATURES, 2, width=16), "sncl", device="cpu", memory=20, replay=8, grow=True, lr=0.02)
         for _ in range(2)
@@ -200,7 +200,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_a_user_replaces_is_noticed(change: Callable[[Learner], None], replays: list[Replay]) -> None:
+def test_what_a_user_replaces_is_noticed(change: Callable[[Learner], None], replays: list[CallList]) -> None:
     ours, theirs, unchanged = (learner_with({}) for _ in range(3))
     learn(ours, 0, 20)
     assert replays
@@ -214,7 +214,7 @@ def test_what_a_user_replaces_is_noticed(change: Callable[[Learner], None], repl
     assert not same(ours, unchanged)
 
 
-def test_a_global_mode_is_obeyed(replays: list[Replay]) -> None:
+def test_a_global_mode_is_obeyed(replays: list[CallList]) -> None:
     ours, theirs = learner_with({}), learner_with({})
     learn(ours, 0, 20)
     as_written(lambda: learn(theirs, 0, 20))
@@ -267,7 +267,7 @@ def unknown_networks() -> dict[str, nn.Module]:
 
 
 @pytest.mark.parametrize("name", unknown_networks())
-def test_what_is_not_known_is_not_replayed(name: str, replays: list[Replay]) -> None:
+def test_what_is_not_known_is_not_replayed(name: str, replays: list[CallList]) -> None:
     nets = [copy.deepcopy(unknown_networks()[name]) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
     ours, theirs = (Learner(net, "er", device="cpu", memory=20, replay=8, lr=0.02) for net in nets)
@@ -277,7 +277,7 @@ def test_what_is_not_known_is_not_replayed(name: str, replays: list[Replay]) -> 
     assert same(ours, theirs)
 
 
-def test_a_replay_leaves_no_gradient_of_an_earlier_step(replays: list[Replay]) -> None:
+def test_a_replay_leaves_no_gradient_of_an_earlier_step(replays: list[CallList]) -> None:
     learner = learner_with({})
     learn(learner, 0, 1)
     assert all(each.grad is not None for each in learner.net.parameters())
@@ -286,7 +286,7 @@ def test_a_replay_leaves_no_gradient_of_an_earlier_step(replays: list[Replay]) -
     assert all(each.grad is None for each in learner.net.parameters())
 
 
-def test_another_optimiser_is_not_replayed(replays: list[Replay]) -> None:
+def test_another_optimiser_is_not_replayed(replays: list[CallList]) -> None:
     """Its steps may count on the host; predictions are replayed all the same."""
     learner = learner_with({"optimizer": torch.optim.Adam})
     learn(learner, 0, 20)
@@ -294,7 +294,7 @@ def test_another_optimiser_is_not_replayed(replays: list[Replay]) -> None:
     assert not any(each._returned[1:] for each in replays)
 
 
-def test_batch_norm_follows_the_data_in_replays(replays: list[Replay]) -> None:
+def test_batch_norm_follows_the_data_in_replays(replays: list[CallList]) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(FEATURES, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES))
     ours, theirs = (Learner(copy.deepcopy(net), "derpp", device="cpu", memory=20, replay=8) for _ in range(2))
@@ -305,7 +305,7 @@ def test_batch_norm_follows_the_data_in_replays(replays: list[Replay]) -> None:
     assert same(ours, theirs)
 
 
-def test_inputs_that_are_views_of_others_are_not_replayed(replays: list[Replay]) -> None:
+def test_inputs_that_are_views_of_others_are_not_replayed(replays: list[CallList]) -> None:
     ours, theirs = learner_with({}, method="er"), learner_with({}, method="er")
     rows = [(torch.stack([x, x], 2)[..., 0], y) for x, y in batches(12)]
     for x, y in rows:
