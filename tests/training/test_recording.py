@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sncl.training import recording
 from sncl.training.recording import Recording, record
-from sncl.training.replaying import Replay
+from sncl.training.replaying import CallList
 from sncl.training.simplifying import simplified
 from sncl.training.unchanged import Unchanged
 
@@ -34,7 +34,7 @@ def check(run: Callable[[Tensor], Tensor], *left: object) -> Recording:
     found = simplified(recorded(run, first))
     if left:
         assert operations(found) == list(left)
-    (ours,) = Replay(found)([second])
+    (ours,) = CallList(found)([second])
     assert torch.equal(ours, run(second))
     return found
 
@@ -58,14 +58,14 @@ def test_the_backward_pass_is_part_of_it() -> None:
 
 def test_what_is_there_before_is_read_anew_each_time() -> None:
     state = torch.ones(1, 3)
-    found = Replay(recorded(lambda x: x + state[:, 1:2], torch.zeros(1, 3)))
+    found = CallList(recorded(lambda x: x + state[:, 1:2], torch.zeros(1, 3)))
     state.add_(4)
     assert torch.equal(found([torch.ones(1, 3)])[0], torch.full((1, 3), 6.0))
 
 
 def test_it_may_change_what_is_there() -> None:
     total = torch.zeros(1, 3)
-    found = Replay(simplified(recorded(lambda x: total.add_(x).clone(), torch.ones(1, 3))))
+    found = CallList(simplified(recorded(lambda x: total.add_(x).clone(), torch.ones(1, 3))))
     found([torch.ones(1, 3)])
     assert torch.equal(total, torch.full((1, 3), 2.0))
 
@@ -104,7 +104,7 @@ def test_not_so_if_somebody_writes_into_it_or_gets_it() -> None:
     assert aten.zeros_like.default in operations(found)
     found = check(lambda x: torch.ones_like(x).view(3))
     assert aten.ones_like.default in operations(found)
-    one, other = (Replay(found)([torch.zeros(1, 3)])[0] for _ in range(2))
+    one, other = (CallList(found)([torch.zeros(1, 3)])[0] for _ in range(2))
     assert one.data_ptr() != other.data_ptr()
 
 
@@ -128,7 +128,7 @@ def test_random_numbers_are_drawn_in_every_replay() -> None:
     found = simplified(recorded(lambda x: x + torch.rand(1, 3), torch.zeros(1, 3)))
     assert found.draws
     torch.manual_seed(0)
-    ours = Replay(found)([torch.zeros(1, 3)])[0]
+    ours = CallList(found)([torch.zeros(1, 3)])[0]
     torch.manual_seed(0)
     assert torch.equal(ours, torch.rand(1, 3))
 
