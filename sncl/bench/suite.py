@@ -19,7 +19,7 @@ from sncl.bench.together import measure_together
 from sncl.errors import SnclError
 from sncl.runs.plan import plan
 from sncl.streams.benchmarks import STREAMS
-from sncl.streams.user.data import UserData
+from sncl.streams.user.identity import UserData
 
 PARTS = ("steps", "tests", "rows", "start", "first-step")
 USUAL_PARTS = ("steps", "rows", "start")  # what is measured where nobody says what

@@ -14,7 +14,8 @@ understand. The result is compared with the gated network before it is returned.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -84,15 +85,16 @@ def pruned(net: nn.Module, example: Inputs, *, tolerance: float = PRUNE_TOLERANC
     body = net.body if isinstance(net, Tapped) else net
     device = next((value.device for value in body.parameters()), torch.device("cpu"))
     example = mapped(lambda part: part.to(device), example)
-    with evaluating(body), torch.no_grad():
-        expected = _tensors(forward(body, example))
-        fixed = with_fixed_gates(body, example)
     counts = count_neurons(body)
-    small, note = _attempt(fixed, example, expected, tolerance), None
-    if isinstance(small, str):
-        note = f"nothing was removed, gates became fixed factors: {small}"
-        left = {name: neurons for name, (neurons, _) in counts.items()}
-        small = _Smaller(fixed, left, _difference(fixed, example, expected))
+    with full_precision():
+        with evaluating(body), torch.no_grad():
+            expected = _tensors(forward(body, example))
+            fixed = with_fixed_gates(body, example)
+        small, note = _attempt(fixed, example, expected, tolerance), None
+        if isinstance(small, str):
+            note = f"nothing was removed, gates became fixed factors: {small}"
+            left = {name: neurons for name, (neurons, _) in counts.items()}
+            small = _Smaller(fixed, left, _difference(fixed, example, expected))
     if not small.difference <= tolerance:
         raise SnclError(
             f"the pruned network differs from the gated one by {small.difference:.1e} on the example, and "
@@ -101,6 +103,17 @@ def pruned(net: nn.Module, example: Inputs, *, tolerance: float = PRUNE_TOLERANC
     scaled = {name for name, _ in scales(small.net)}
     layers = {name: PrunedLayer(*counts[name], small.left[name], name in scaled) for name in counts}
     return Pruned(small.net, layers, small.difference, note)
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Convolutions of a GPU in single precision within the block: TensorFloat-32 alone makes two networks differ."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def _attempt(fixed: nn.Module, example: Inputs, expected: list[Tensor], tolerance: float) -> _Smaller | str:

@@ -112,6 +112,23 @@ def test_a_resnet_with_running_statistics(closed: float) -> None:
         assert parameters(found.net) < (1 - 0.7 * closed) * parameters(net)
 
 
+class ConvolutionOfAGPU(nn.Conv2d):
+    """Rounds what it multiplies, much as a GPU does where TensorFloat-32 is allowed, as it is by default."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not torch.backends.cudnn.allow_tf32:
+            return super().forward(x)
+        return F.conv2d(x.bfloat16().float(), self.weight.bfloat16().float(), self.bias)
+
+
+def test_rounding_of_a_gpu_is_no_reason_to_keep_closed_neurons() -> None:
+    net = gated(nn.Sequential(ConvolutionOfAGPU(3, 16, 3), nn.ReLU(), ConvolutionOfAGPU(16, 2, 3)), IMAGES)
+    before = torch.backends.cudnn.allow_tf32
+    found = pruned(net, IMAGES)
+    assert found.note is None and found.net[0].out_channels == next(iter(found.layers.values())).open < 16
+    assert torch.backends.cudnn.allow_tf32 == before
+
+
 def test_a_channel_of_a_residual_sum_goes_only_if_it_is_closed_wherever_it_is_read() -> None:
     net = gated(ResNet18(5, width=8), closed=0.0)
     stage = ("stem.2", "layer1.0.relu2", "layer1.1.relu2")
