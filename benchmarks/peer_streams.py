@@ -20,7 +20,7 @@ FACTS = ("name", "text", "batch", "epochs", "online")
 
 @dataclass
 class Stream:
-    """``batch`` samples are learned at a time, each task ``epochs`` times; of an ``online`` one each is predicted first."""
+    """``batch`` samples are learned at a time, each task ``epochs`` times; ``online``: each is predicted before."""
 
     name: str
     text: str
