@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from sncl.methods.table import METHODS, make
 from sncl.runs import beside
@@ -19,6 +20,7 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.streams.stream import Stream
+from sncl.training.code_cache import CHOSEN
 from sncl.training.engine import Eager, Recorded, shapes
 
 CAPTURED = [name for name in METHODS if make(name).capturable and not METHODS[name].joint]
@@ -112,3 +114,19 @@ def test_a_run_that_is_told_to_stop_waits_for_no_other_process(monkeypatch: pyte
     wanted = experiment()
     with pytest.raises(KeyboardInterrupt):
         compile_elsewhere(FirstSteps(wanted, samples_of(make_stream(wanted, None))))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_run_on_a_gpu_finds_what_another_process_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setenv(CHOSEN, str(tmp_path / "code"))
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    torch._dynamo.reset()
+    wanted = plan("seq-digits", "sncl", memory=40, tasks=2, epochs=1, device="cuda", engine="graph")
+    compile_elsewhere(FirstSteps(wanted, samples_of(make_stream(wanted, None))))
+    counters.clear()
+    perform(replace(wanted, seed=1), tmp_path / "run")
+    assert counters["aot_autograd"]["autograd_cache_hit"] > 0
+    assert not counters["aot_autograd"]["autograd_cache_miss"]
