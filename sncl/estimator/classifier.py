@@ -41,6 +41,8 @@ class ContinualClassifier(BaseContinualClassifier):
         How many of them are replayed with each batch.
     lr : float, default=0.1
         The learning rate.
+    momentum, weight_decay : float, default=0.0
+        Of gradient descent, as in ``torch.optim.SGD``. Momentum of 0.9 wants a learning rate about a tenth as high.
     batch_size : int, default=32
         Samples of one step; ``partial_fit`` with fewer makes one step.
     epochs : int, default=20
@@ -101,6 +103,8 @@ class ContinualClassifier(BaseContinualClassifier):
         memory: int = 500,
         replay: int = 32,
         lr: float = 0.1,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
         batch_size: int = 32,
         epochs: int = 20,
         hidden: int | Sequence[int] = (100, 100),
@@ -121,6 +125,8 @@ class ContinualClassifier(BaseContinualClassifier):
             memory=memory,
             replay=replay,
             lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
             batch_size=batch_size,
             epochs=epochs,
             hidden=hidden,
@@ -198,6 +204,8 @@ class SNCLClassifier(BaseContinualClassifier):
         memory: int = 500,
         replay: int = 32,
         lr: float = 0.1,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
         batch_size: int = 32,
         epochs: int = 20,
         hidden: int | Sequence[int] = (100, 100),
@@ -227,6 +235,8 @@ class SNCLClassifier(BaseContinualClassifier):
             memory=memory,
             replay=replay,
             lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
             batch_size=batch_size,
             epochs=epochs,
             hidden=hidden,

@@ -47,6 +47,8 @@ class LearnerSpec:
     outputs: int  # of the network at first
     dtype: str  # of samples in the memory
     unscaled: tuple[int, ...] = ()  # features that are 0 or 1 by their nature
+    momentum: float = 0.0
+    weight_decay: float = 0.0
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], network: Network | None) -> Self:
@@ -76,6 +78,8 @@ class LearnerSpec:
             seed=self.seed,
             device=self.device,
             ema=self.ema,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
             grow=_can_grow(net, example),
         )
         return learner, scale

@@ -25,6 +25,8 @@ from sncl.training.exclusive import LOCK, Exclusive, exclusive
 from sncl.training.finite import check_weights
 from sncl.training.learner import Learner
 
+SINCE = {"momentum": 0.0, "weight_decay": 0.0}  # parameters that older pickles do not have
+
 
 class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator around a learner, whose state is tensors and plain data.
@@ -106,7 +108,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
 
     def _check_usable(self) -> None:
         """Refuse what was never fitted, or is fitted no more: its weights are no numbers."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
         if self._diverged:
             raise Diverged(f"{self._diverged}; fit this estimator again, or load one that was saved before")
 
@@ -168,7 +171,7 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         packed = state.pop("_packed", None)
-        super().__setstate__(state)
+        super().__setstate__(SINCE | state)
         if packed is not None:
             self._restore(*unpack(packed))
 

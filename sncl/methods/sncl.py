@@ -15,6 +15,8 @@ from torch import nn
 from sncl.memory.admission import Admission, LossAwareReservoir
 from sncl.methods.method import Growth, Method, Outcome
 from sncl.methods.terms import (
+    among_present,
+    check_ace,
     feature_distance,
     label_losses,
     logit_distance,
@@ -39,6 +41,7 @@ class SNCL(Method):
     Means stand where the paper writes sums, so that weights mean the same on every network. Logits and features are
     replayed on one draw and labels on an independent second one, as in DER++. Features are stored in half precision.
     Weights of samples reach the labels' losses alone: admission sorts by how hard a sample is, not how much it counts.
+    With ``ace``, which the paper has not, the labels of the batch compete among its own classes only.
     """
 
     takes_weights = True
@@ -51,8 +54,10 @@ class SNCL(Method):
         gating: Gating | None = None,
         admission: Admission | None = None,
         features: tuple[str, ...] | None = None,
+        ace: int = 0,
     ) -> None:
         super().__init__()
+        self.ace = check_ace(ace)
         self.alpha, self.beta, self.gamma = alpha, beta, gamma
         self.gating, self.features = gating, features
         self.admission = admission or LossAwareReservoir()
@@ -69,8 +74,9 @@ class SNCL(Method):
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         here, *there = net.passes(inputs(now), *(inputs(batch) for batch in past))
-        each, refresh = label_losses(here.logits, now["y"]), Fields()
-        losses = {"labels": weighted_mean(each, now)}
+        each, refresh = label_losses(here.logits, now["y"]), Fields()  # what LRS sorts by: among all classes
+        labels = label_losses(among_present(here.logits, now["y"]), now["y"]) if self.ace else each
+        losses = {"labels": weighted_mean(labels, now)}
         if past:
             losses["past_logits"] = self.beta * logit_distance(there[0].logits, past[0]["logits"])
         if past and self.gamma:

@@ -14,7 +14,7 @@ GATINGS: dict[str, type[Gating] | None] = {"off": None, "grow": Grow, "kl": KL}
 
 
 def make_sncl(
-    gates: str, admission: str, features: str, alpha: float, beta: float, gamma: float, **policy: Any
+    gates: str, admission: str, features: str, alpha: float, beta: float, gamma: float, ace: int = 0, **policy: Any
 ) -> SNCL:
     """SNCL from settings that are numbers and words."""
     if admission not in ADMISSIONS:
@@ -22,9 +22,8 @@ def make_sncl(
     gating = GATINGS[gates]
     if gating is not None:
         policy["layers"] = layer_names(policy["layers"])
-    return SNCL(
-        alpha, beta, gamma, None if gating is None else gating(**policy), ADMISSIONS[admission](), layer_names(features)
-    )
+    made = None if gating is None else gating(**policy)
+    return SNCL(alpha, beta, gamma, made, ADMISSIONS[admission](), layer_names(features), ace)
 
 
 def layer_names(text: str) -> tuple[str, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,13 @@ MEANT_SETTINGS = {
     "clipping": "clip",
     "gradclip": "clip",
     "average": "ema",
+    "wd": "weight_decay",
+    "l2": "weight_decay",
+    "augmentation": "augment",
+    "asymmetric": "ace",
+    "asymmetriccrossentropy": "ace",
+    "schedule": "lr_drop",
+    "lrdecay": "lr_drop",
 }
 USE_GROW = "`gates=grow` is there instead, with `sparsity`, the fraction of neurons that stays closed"
 USE_ANALYSIS = "`sncl analyze sparsity RUN` closes further neurons of a finished run"
@@ -68,6 +75,7 @@ class Entry:
     task_at_test: bool = False  # predicts only when told the task, likewise
     choices: dict[str, dict[str, Settings]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
+    plain: str = ""  # the method this one is, with other settings
 
     def settings_with(self, given: Mapping[str, Value]) -> Settings:
         """All settings there are beside ``given`` choices, with their usual values."""
@@ -141,7 +149,7 @@ METHODS: dict[str, Entry] = {
         boundaries=True,
     ),
     "pnn": Entry("PNN", later("pnn", "PNN"), "Rusu et al., 2016", memory=False, boundaries=True, task_at_test=True),
-    "er": Entry("ER", later("er", "ER"), "Riemer et al., ICLR 2019"),
+    "er": Entry("ER", later("er", "ER"), "Riemer et al., ICLR 2019", {"ace": 0}),
     "mer": Entry("MER", later("mer", "MER"), "Riemer et al., ICLR 2019", {"beta": 1.0, "gamma": 1.0, "inner": 1}),
     "gem": Entry(
         "GEM", later("gem", "GEM"), "Lopez-Paz and Ranzato, NeurIPS 2017", {"margin": 0.5, "parts": 5}, boundaries=True
@@ -163,14 +171,19 @@ METHODS: dict[str, Entry] = {
         boundaries=True,
     ),
     "gss": Entry("GSS", later("gss", "GSS"), "Aljundi et al., NeurIPS 2019", {"compared": 10}),
-    "der": Entry("DER", later("der", "DER"), "Buzzega et al., NeurIPS 2020", {"logits": 0.5}),
-    "derpp": Entry("DER++", later("der", "DER"), "Buzzega et al., NeurIPS 2020", {"logits": 0.5, "labels": 0.5}),
+    "der": Entry("DER", later("der", "DER"), "Buzzega et al., NeurIPS 2020", {"logits": 0.5, "ace": 0}),
+    "derpp": Entry(
+        "DER++", later("der", "DER"), "Buzzega et al., NeurIPS 2020", {"logits": 0.5, "labels": 0.5, "ace": 0}
+    ),
     "er-ace": Entry("ER-ACE", later("er_ace", "ERACE"), "Caccia et al., ICLR 2022"),
     "sncl": Entry(
         "SNCL",
         later("sncl_parts", "make_sncl"),
         "Gong et al., CVPR 2022",
-        {"alpha": 0.5, "beta": 0.5, "gamma": 0.5, "gates": "grow", "admission": "loss-aware", "features": "auto"},
+        {
+            **{"alpha": 0.5, "beta": 0.5, "gamma": 0.5, "gates": "grow", "admission": "loss-aware", "features": "auto"},
+            "ace": 0,
+        },
         choices={
             "gates": {
                 "off": {},
@@ -188,6 +201,21 @@ METHODS: dict[str, Entry] = {
 }
 
 
+def with_additions(name: str, title: str) -> Entry:
+    """A method as we would train it: the same, with settings of its own for training, and with asymmetric cross-entropy
+    where that is a setting. A row of its own in every table."""
+    plain = METHODS[name]
+    settings = plain.settings | ({"ace": 1} if "ace" in plain.settings else {})
+    return replace(plain, title=title, reference=f"{plain.title}, additions ours", settings=settings, plain=name)
+
+
+METHODS |= {
+    "derpp+": with_additions("derpp", "DER++ +"),
+    "er-ace+": with_additions("er-ace", "ER-ACE+"),
+    "sncl+": with_additions("sncl", "SNCL+"),
+}
+
+
 def method_name(name: str) -> str:
     """The name as it stands in the table, however it is capitalised, or that of an own method; an error that suggests
     one where there is none."""
@@ -198,7 +226,8 @@ def method_name(name: str) -> str:
 
     if not own.is_known(name):
         known = [*METHODS, *own.plugin_names()]
-        raise no_such("method", name, known, nearest(name, known, MEANT))
+        meant = [each for each in known if "+" in name or each not in METHODS or not METHODS[each].plain]
+        raise no_such("method", name, known, nearest(name, meant, MEANT))
     return name
 
 

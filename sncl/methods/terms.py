@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sncl.errors import SnclError
 from sncl.tensors.fields import Fields, Inputs, end_to_end, inputs
 
 WEIGHT = "weight"  # the field of a batch that says how much the label of each sample counts, where it has one
@@ -47,6 +46,27 @@ def label_losses(logits: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(logits.float(), y, reduction="none")
 
 
+def among_present(logits: Tensor, y: Tensor) -> Tensor:
+    """The logits of an incoming batch with only the classes that occur in it left to compete: asymmetric cross-entropy.
+
+    With ordinary replay a batch of new classes pushes every old class down, and what the old ones had learned is
+    disrupted at once. Here they meet only in the memory, whose labels compete among all classes. A batch of a single
+    class has nothing to tell apart and teaches through the memory alone.
+
+    Reference: Caccia et al., *New Insights on Reducing Abrupt Representation Change in Online Continual Learning*,
+    ICLR 2022.
+    """
+    absent = torch.ones_like(logits[0], dtype=torch.bool).index_fill_(0, y, False)  # [classes]
+    return logits.float().masked_fill(absent, -torch.inf)
+
+
+def check_ace(ace: int) -> bool:
+    """Whether the labels of incoming batches compete among their own classes only."""
+    if ace not in (0, 1):
+        raise SnclError(f"`ace` is 0 (off) or 1, not {ace}")
+    return bool(ace)
+
+
 def weighted_mean(each: Tensor, rows: Fields) -> Tensor:
     """The mean over samples of weight * loss; without weights, that of the losses.
 
@@ -69,7 +89,7 @@ def logit_distance(logits: Tensor, remembered: Tensor) -> Tensor:
 def feature_distance(features: Fields, remembered: Fields) -> Tensor:
     """Mean squared difference of each layer's features, then the mean over layers, in the order of the network."""
     each = [F.mse_loss(h.float(), remembered[name].float()) for name, h in features.items()]
-    return reduce(add, each) / len(each)
+    return torch.stack(each).mean()
 
 
 def pooled(features: Fields, axes: dict[str, int]) -> Fields:

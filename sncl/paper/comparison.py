@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sncl.methods.table import METHODS, Value
 from sncl.paper.records import TableRow
-from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Published, printed_readouts
+from sncl.paper.tables import PAPER_SEEDS, SNCL_VARIANTS, Published, additions, printed_readouts
 from sncl.runs.summary import COLLAPSE_NOTE, READOUT_TITLES, CollapsedRuns, mean_std, show
 
 Command = Callable[[str, Sequence[TableRow]], str]  # which reproduces these rows of a table
@@ -35,6 +36,9 @@ All rows are SNCL with its settings for the stream; a part that a row does not n
 All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of
 its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
 }
+WITH_ADDITIONS = """\
+Rows whose names end in + are not the paper's protocol: additions of our own to the training of SNCL and, the very same
+ones, to DER++ and ER-ACE. They stand in tables of their own and have no published numbers."""
 HEADINGS = [
     *("row", "memory", "read-out", "seeds", "ours", "paper", "difference", "mark", "open neurons", "without/with EMA")
 ]
@@ -115,12 +119,28 @@ def ema_variants(each: Comparison) -> dict[str, list[float]]:
     return found
 
 
-def lines_by_stream(table: str, rows: Sequence[TableRow]) -> dict[str, list[list[str]]]:
-    """The lines of each stream's table."""
-    found: dict[str, list[list[str]]] = {}
-    for row in rows:
-        found.setdefault(row.cell.stream, []).extend(text(each) for each in compare_row(table, row))
+def rows_by_table(rows: Sequence[TableRow]) -> dict[str, list[TableRow]]:
+    """The rows of each stream, and apart from them those of methods with additions of ours."""
+    found: dict[str, list[TableRow]] = {}
+    for more in (False, True):
+        for row in rows:
+            if bool(METHODS[row.cell.method].plain) is more:
+                found.setdefault(row.cell.stream + ", with additions" * more, []).append(row)
     return found
+
+
+def lines_by_stream(table: str, rows: Sequence[TableRow]) -> dict[str, list[list[str]]]:
+    """The lines of each table, by its title."""
+    return {
+        title: [text(each) for row in members for each in compare_row(table, row)]
+        for title, members in rows_by_table(rows).items()
+    }
+
+
+def added(rows: Iterable[TableRow]) -> list[str]:
+    """What each row with additions adds to the plain method."""
+    cells = ((row.cell, additions(row.cell.stream, row.cell.method, row.cell.memory)) for row in rows)
+    return [f"- {cell.title}, {cell.stream}, memory {cell.memory}: {changes(found)}" for cell, found in cells if found]
 
 
 def footnote_of(rows: Iterable[TableRow]) -> str | None:
@@ -170,8 +190,9 @@ def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Seq
     parts = [f"# {TABLE_TITLES.get(table, table)}", INTRODUCTION.format(table=table, seeds=PAPER_SEEDS)]
     if table in NOTES:
         parts.append(NOTES[table])
-    streams = {stream: [row for row in rows if row.cell.stream == stream] for stream in lines_by_stream(table, rows)}
-    parts.append(console_block(command(table, members) for members in streams.values()))
+    parts.append(console_block(command(table, members) for members in rows_by_table(rows).values()))
+    if more := added(rows):
+        parts += [WITH_ADDITIONS, "\n".join(more)]
     if table in SNCL_VARIANTS:
         parts.append("\n".join(f"- {title}: {changes(settings)}" for title, settings in SNCL_VARIANTS[table].items()))
     for stream, lines in lines_by_stream(table, rows).items():
@@ -192,7 +213,7 @@ def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Seq
     return "\n\n".join(parts) + "\n"
 
 
-def changes(settings: dict[str, str]) -> str:
+def changes(settings: Mapping[str, Value]) -> str:
     """What a variant changes."""
     return f"`{' '.join(f'{key}={value}' for key, value in settings.items())}`" if settings else "nothing changed"
 

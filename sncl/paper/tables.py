@@ -25,6 +25,13 @@ Values = dict[str, dict[str, dict[str, dict[str, dict[str, list[float]]]]]]
 NO_GATES = {"gates": "off"}
 OFF = {"alpha": "0", "gamma": "0", "admission": "reservoir"} | NO_GATES
 VBS, FER, LRS = ("gates",), ("alpha", "gamma"), ("admission",)
+ADDITIONS = {
+    "ace",
+    "momentum",
+    "weight_decay",
+    "augment",
+    "lr_drop",
+}  # settings that only runs outside its protocol have
 
 
 def with_only(*parts: str) -> dict[str, str]:
@@ -93,8 +100,10 @@ def published_for(stream: str, method: str, memory: int, settings: Settings) -> 
     """What the paper prints for runs with these settings, by read-out; empty where it prints nothing.
 
     SNCL with the parts that are shipped for the stream is the whole SNCL, even where some of them are off there; with
-    others it is the row of the ablation that has just these.
+    others it is the row of the ablation that has just these. Nothing is printed of runs with additions.
     """
+    if ADDITIONS & settings.keys():
+        return {}
     rows = [("table1", method), ("table2", method)]
     if method == "sncl":
         shipped = METHODS[method].settings | defaults(stream, method, memory)
@@ -103,6 +112,14 @@ def published_for(stream: str, method: str, memory: int, settings: Settings) -> 
             rows = [("ablation", title) for title, changes in variants if changes.keys() & OFF.keys() == off]
     found = [published(table, stream, row, memory) for table, row in rows if stream in values()[table]]
     return next((each for each in found if each), {})
+
+
+def additions(stream: str, method: str, memory: int) -> Settings:
+    """What a method with additions has that the plain one has not, or has otherwise; nothing for a plain one."""
+    if not (plain := METHODS[method].plain):
+        return {}
+    without, with_them = (METHODS[name].settings | defaults(stream, name, memory) for name in (plain, method))
+    return {key: value for key, value in with_them.items() if without.get(key) != value}
 
 
 def switched_off(settings: Settings) -> set[str]:

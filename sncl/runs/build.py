@@ -21,6 +21,7 @@ from sncl.streams.stream import Stream
 from sncl.streams.transforms import Transform
 from sncl.streams.user.data import read
 from sncl.tensors.random import seeded
+from sncl.training.descent import Descending
 from sncl.training.learner import Learner
 
 
@@ -57,6 +58,7 @@ def make_stream(
     split = None if "split" not in experiment.settings else str(experiment.settings["split"])
     batch_size, place = int(experiment.settings["batch_size"]), experiment.device
     seed, tasks, validation = experiment.seed, experiment.tasks, experiment.validation
+    augment = experiment.settings.get("augment")
     if experiment.user_data is None:
         stream = build(
             experiment.stream,
@@ -68,6 +70,7 @@ def make_stream(
             validation=validation,
             device=place,
             progress=progress,
+            augment=None if augment is None else str(augment),
         )
         if experiment.data not in (None, stream.source_fingerprint):
             raise SnclError(
@@ -78,8 +81,9 @@ def make_stream(
         found = read(experiment.user_data.spec(), progress)
         if found.user_data.fingerprint != experiment.user_data.fingerprint:
             raise SnclError(f"the data in {experiment.user_data.path} are no longer those that this run is about")
-        augment = str(experiment.settings.get("augment", "none"))
-        stream = build_user(found, seed, batch_size, tasks, split, validation, place, augment, standardised)
+        stream = build_user(
+            found, seed, batch_size, tasks, split, validation, place, str(augment or "none"), standardised
+        )
     return stream.joint() if entry(experiment.method).joint else stream
 
 
@@ -99,6 +103,9 @@ def make_learner(experiment: Experiment, stream: SampleKind, group: str | None =
         engine=experiment.engine,
         ema=float(settings["ema"]),
         clip=float(settings.get("clip", 0.0)),
+        optimizer=Descending(
+            float(settings.get("momentum", 0.0)), float(settings.get("weight_decay", 0.0)), "lr_drop" in settings
+        ),
         group=group,
     )
 

@@ -12,7 +12,7 @@ from sncl.streams.benchmarks import Benchmark
 from sncl.streams.datasets.sources import READERS
 
 if TYPE_CHECKING:
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 # From so many steps on a GPU ends first with the step compiled: in between what they are where compiled code is kept
 # already and where it is not, see docs/performance.md.

@@ -23,6 +23,7 @@ from sncl.runs.data import refuse_changed_data, stamp_of
 from sncl.runs.experiment import EXPERIMENT, PREPROCESSING, PROTOCOL, Experiment
 from sncl.runs.finished import finished_result, stored_result
 from sncl.runs.result import RESULT, Manifest, Measures, Result, write_result
+from sncl.runs.settings import NEUTRAL
 from sncl.streams.cache import Progress
 from sncl.streams.preprocessing import Preprocessing
 from sncl.streams.stream import Stream
@@ -34,6 +35,7 @@ from sncl.training.events import Watch
 from sncl.training.folder import CHECKPOINT, CHECKPOINT_SECONDS, same_experiment
 from sncl.training.learner import Learner
 from sncl.training.run import run
+from sncl.training.schedule import StepSizes
 
 
 def perform(
@@ -64,7 +66,7 @@ def perform(
     learner = make_learner(experiment, stream, group)
     learner.prepare(stream.batch(0, torch.arange(2))[0])  # refuses layers that are not there, before a file is written
     balance = experiment.settings.get("class_weight") == "balanced"
-    options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance)
+    options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance, step_sizes_of(experiment))
 
     def go() -> Result:
         with beside_others(experiment, stream, learner):
@@ -91,6 +93,12 @@ def perform(
         raise Busy(f"another process is running in {folder}; wait for it or choose another `out`") from error
     except OSError as error:
         raise SnclError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def step_sizes_of(experiment: Experiment) -> StepSizes | None:
+    """How the step size drops late in each task; None where it stays as it is."""
+    factor, part = (float(experiment.settings.get(key, NEUTRAL[key])) for key in ("lr_drop", "lr_drop_part"))
+    return StepSizes(factor, part) if factor < 1 else None
 
 
 def beside(group: Group, go: Callable[[], Result], experiment: Experiment, folder: Path) -> Result:

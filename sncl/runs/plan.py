@@ -8,14 +8,14 @@ from sncl.errors import SnclError
 from sncl.methods.table import METHODS, Settings, entry, method_name
 from sncl.runs.experiment import Experiment
 from sncl.runs.length import is_short, planned_steps
-from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_method, resolve
-from sncl.streams.benchmarks import Benchmark, named, stream_name, user_benchmark
+from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_method, neutral_of, resolve
+from sncl.streams.benchmarks import Benchmark, augmentation, augmented, named, stream_name, user_benchmark
 from sncl.training.gpu import may_have_gpu
 from sncl.training.parallel import cores
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 CPU = "cpu"
 ON_CPU = ("float32", "eager")  # precision and engine: all there is
@@ -53,14 +53,15 @@ def plan(
     memory = choose_memory(method, memory, user_data)
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)
-    chosen = resolve(stream, method, memory, usual_settings(benchmark, user_data), given, tasks)
+    usual, neutral = usual_settings(benchmark, user_data), neutral_settings(method, benchmark, user_data)
+    chosen = resolve(stream, method, memory, usual, neutral, given, tasks)
     place = choose_place(device, elsewhere)
     if unchecked and place == CPU and precision in ("auto", ON_CPU[0]) and engine in ("auto", ON_CPU[1]):
         precision, engine = ON_CPU
     else:
         made = make_method(method, chosen)
         check_suits(method, made, stream, benchmark, user_data)
-        check_training(chosen, made)
+        check_training(chosen, made, benchmark)
         if engine == "auto" and is_short(planned_steps(benchmark, tasks, epochs, chosen, user_data), benchmark):
             engine = "eager"
         precision, engine = choose_execution(precision, engine, place, made)
@@ -119,6 +120,8 @@ def choose_execution(precision: str, engine: str, place: str, made: Method) -> t
 def benchmark_of(stream: str, user_data: UserData | None, given: dict[str, str]) -> Benchmark:
     """What the stream is made of, by its name or by what is known of the user's data."""
     if user_data is None:
+        if "augment" in given:  # refuses what does not fit
+            augmented(stream_name(stream), named(stream), given["augment"])
         return named(stream)
     return user_benchmark(user_data, given.get("split"), given.get("augment", "none"))
 
@@ -164,9 +167,18 @@ def usual_settings(benchmark: Benchmark, user_data: UserData | None) -> Settings
         usual |= USER
         usual |= USER_MLP if user_data.network == "mlp" else {}
         usual |= {"augment": "none"} if user_data.pixels else {}
+    elif augment := augmentation(benchmark):
+        usual |= {"augment": augment}
     if benchmark.kind == "seq":
         usual |= {"split": f"{benchmark.tasks}x{benchmark.classes_per_task}"}
     return usual
+
+
+def neutral_settings(method: str, benchmark: Benchmark, user_data: UserData | None = None) -> Settings:
+    """The settings that are left out of a run's where they have these values. How images of the user's data are
+    augmented never is."""
+    augment = augmentation(benchmark) if user_data is None else ""
+    return neutral_of(method) | ({"augment": augment} if augment else {})
 
 
 def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user_data: UserData | None) -> None:
@@ -178,13 +190,18 @@ def check_suits(name: str, made: Method, stream: str, benchmark: Benchmark, user
         raise SnclError(f"{name} must be told the task at test time, which only Task-IL does; use {which}")
 
 
-def check_training(chosen: Settings, made: Method) -> None:
+def check_training(chosen: Settings, made: Method, benchmark: Benchmark) -> None:
     from sncl.training.clipping import check_clip
+    from sncl.training.descent import check_descent
     from sncl.training.ema import check_ema
+    from sncl.training.schedule import check_drop
     from sncl.training.weighting import check_class_weight
 
     check_ema(float(chosen["ema"]), made)
     check_clip(float(chosen.get("clip", 0.0)))
+    check_descent(float(chosen.get("momentum", 0.0)), float(chosen.get("weight_decay", 0.0)))
+    drop, part = (float(chosen.get(key, NEUTRAL[key])) for key in ("lr_drop", "lr_drop_part"))
+    check_drop(drop, part, benchmark.once)
     check_class_weight(str(chosen.get("class_weight", "none")), made)
     for key in ("lr", "batch_size", "replay", "width"):
         if not float(chosen[key]) > 0:

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 DefaultsTable = dict[str, dict[str, dict[str, Settings]]]
 
 TRAINING: Settings = {"lr": 0.03, "batch_size": 32, "replay": 32, "ema": 0.0}
-NEUTRAL: Settings = {
+NEUTRAL: Settings = {  # left out of a run's settings, as before these were there
     "clip": 0.0,
     "class_weight": "none",
-}  # left out of a run's settings, as before these were there
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "lr_drop": 1.0,
+    "lr_drop_part": 0.1,
+}
+NEUTRAL_OF_METHODS: Settings = {"ace": 0}  # likewise, unless a method has another usual value
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -39,9 +44,11 @@ def defaults_table() -> DefaultsTable:
 def defaults(stream: str, method: str, memory: int) -> Settings:
     """The settings that differ from the method's own for this stream; those of the nearest memory in the table.
 
-    A stream without a section, such as the user's data, takes the section ``any``.
+    A stream without a section, such as the user's data, takes the section ``any``; a method with additions that has no
+    row there takes that of the plain one.
     """
-    row = defaults_table().get(stream, defaults_table()["any"]).get("sgd" if method == "joint" else method, {})
+    rows = defaults_table().get(stream, defaults_table()["any"])
+    row = rows.get("sgd" if method == "joint" else method) or rows.get(entry(method).plain, {})
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
@@ -63,12 +70,20 @@ def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Se
 
 def make_method(name: str, settings: Settings) -> Method:
     """The method with those of a run's settings that are its own."""
-    return make(name, {key: settings[key] for key in entry(name).settings_with(settings)})
+    return make(name, {key: settings[key] for key in entry(name).settings_with(settings) if key in settings})
 
 
-def resolve(stream: str, method: str, memory: int, usual: Settings, given: dict[str, str], tasks: int) -> Settings:
+def neutral_of(method: str) -> Settings:
+    """The values with which training and the method are as if the settings were not there."""
+    own = entry(method).settings
+    return NEUTRAL | {key: value for key, value in NEUTRAL_OF_METHODS.items() if own.get(key) == value}
+
+
+def resolve(
+    stream: str, method: str, memory: int, usual: Settings, neutral: Settings, given: dict[str, str], tasks: int
+) -> Settings:
     """All settings of a run: what is ``given`` goes before what is shipped for the stream, that before the method's
-    own, and that before the ``usual`` ones of training."""
+    own, and that before the ``usual`` ones of training; those with ``neutral`` values are left out."""
     known = usual | known_settings(method, defaults(stream, method, memory), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
@@ -77,7 +92,7 @@ def resolve(stream: str, method: str, memory: int, usual: Settings, given: dict[
         if key not in known and owner and "gates" in known:
             raise SnclError(f"{key} belongs to {owner}, and here it is gates={known['gates']}; give `gates` too")
     chosen = known | {key: parse(key, text, known) for key, text in given.items()}
-    return {key: value for key, value in chosen.items() if NEUTRAL.get(key) != value}
+    return {key: value for key, value in chosen.items() if key not in neutral or neutral[key] != value}
 
 
 def parse(key: str, text: str, known: Settings, where: str = "`settings`") -> Value:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sncl.errors import SnclError, letters, nearest, no_such
+from sncl.streams.augmentation import Strong
 from sncl.streams.transforms import CropFlip, Identity, Transform, Unit
 from sncl.streams.user.recognise import SUFFIXES
 from sncl.streams.user.spec import FORMS
 
 if TYPE_CHECKING:
     from sncl.streams.stream import Scenario
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 Kind = Literal["seq", "perm", "rot", "360", "domain", "order"]
 SCENARIOS: dict[Kind, Scenario] = {
@@ -42,7 +43,10 @@ WORDS = {  # of names elsewhere, and of ours
     "rotating": "rot",
     "continual": "",
 }
-AUGMENTATIONS = ("none", "crop-flip")
+AUGMENTATIONS = ("none", "crop-flip", "strong")
+
+
+AUGMENTING: dict[str, type[CropFlip]] = {"crop-flip": CropFlip, "strong": Strong}
 
 
 @dataclass(frozen=True)
@@ -137,11 +141,11 @@ def user_benchmark(data: UserData, split: str | None = None, augment: str = "non
     kinds: dict[str, Kind] = {"classes": "seq", "domain": "domain", "none": "order"}
     kind = kinds[data.cut]
     together = 2 if data.classes > 2 else 1
-    transform: Transform = Unit() if data.pixels else Identity()
+    plain: Transform = Unit() if data.pixels else Identity()
     benchmark = Benchmark(
         dataset=data.name,
         kind=kind,
-        transform=CropFlip(4, mean=(0.0,), std=(1.0,)) if augment == "crop-flip" else transform,
+        transform=plain if augment == "none" else AUGMENTING[augment](4, (0.0,), (1.0,)),
         tasks={"seq": -(-data.classes // together), "domain": data.domains, "order": 1}[kind],
         classes_per_task=together if kind == "seq" else data.classes,
         batch_size=32,
@@ -150,6 +154,21 @@ def user_benchmark(data: UserData, split: str | None = None, augment: str = "non
         description=data.name,
     )
     return benchmark if split is None else resplit(data.name, benchmark, split, data.classes)
+
+
+def augmentation(benchmark: Benchmark) -> str:
+    """How the images of a benchmark are augmented; nothing where they are not."""
+    return next((name for name, kind in AUGMENTING.items() if type(benchmark.transform) is kind), "")
+
+
+def augmented(name: str, benchmark: Benchmark, augment: str) -> Benchmark:
+    """The benchmark with its images augmented in another way, which leaves tests and normalisation as they are."""
+    usual = benchmark.transform
+    if not isinstance(usual, CropFlip):
+        raise SnclError(f"`augment={augment}` does not fit {name}, whose samples are not augmented; leave it out")
+    if augment not in AUGMENTING:
+        raise SnclError(f"`augment={augment}` does not fit {name}; allowed is {', '.join(AUGMENTING)}")
+    return replace(benchmark, transform=AUGMENTING[augment](usual.padding, usual.mean, usual.std))
 
 
 def resplit(name: str, benchmark: Benchmark, split: str, classes: int | None = None) -> Benchmark:

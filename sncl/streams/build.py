@@ -10,7 +10,7 @@ import torch
 
 from sncl.errors import SnclError
 from sncl.streams.arrange import arrange
-from sncl.streams.benchmarks import Benchmark, named, resplit, stream_name, user_benchmark
+from sncl.streams.benchmarks import Benchmark, augmented, named, resplit, stream_name, user_benchmark
 from sncl.streams.cache import Progress
 from sncl.streams.datasets.sources import Dataset, data_root, load
 from sncl.streams.encoding import encode_in_order
@@ -40,7 +40,7 @@ def build(
     target: str | None = None,
     domain: str | None = None,
     size: int | None = None,
-    augment: str = "none",
+    augment: str | None = None,
     ignore: Sequence[str] = (),
     categories: Sequence[str] = (),
     numbers: Sequence[str] = (),
@@ -53,14 +53,15 @@ def build(
     seeds share it.
 
     User data are ``folder:PATH``, ``npz:PATH`` or ``table:PATH``, cut by "classes", "domain" or "none"; ``target`` and
-    ``domain`` name columns of a table, ``size`` is what images are resized to, ``augment`` "none" or "crop-flip".
-    ``ignore``, ``categories`` and ``numbers`` name columns of a table that are left out or are of that kind.
+    ``domain`` name columns of a table, ``size`` is what images are resized to. ``augment`` is "none", "crop-flip" or
+    "strong", of a benchmark of images one of the last two. ``ignore``, ``categories`` and ``numbers`` name columns of a
+    table that are left out or are of that kind.
     """
     spec = parse_spec(name, cut, target, domain, size, ignore, categories, numbers)
     if spec is not None:
-        return build_user(read(spec, progress), seed, batch_size, tasks, split, validation, device, augment)
+        return build_user(read(spec, progress), seed, batch_size, tasks, split, validation, device, augment or "none")
     name = stream_name(name)
-    benchmark = named(name)
+    benchmark = named(name) if augment is None else augmented(name, named(name), augment)
     if split is not None:
         benchmark = resplit(name, benchmark, split)
     batch_size, tasks = checked(name, benchmark, batch_size, tasks, validation)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.streams.augmentation import Strong
 from sncl.streams.scale import FixedScale
 from sncl.streams.transforms import CropFlip, Identity, Transform, Unit
 from sncl.streams.user.arrays import as_inputs
@@ -184,7 +185,7 @@ def describe_transform(transform: Transform) -> dict[str, Any]:
         return {"kind": "unit", "mean": transform.mean, "std": transform.std}
     if isinstance(transform, CropFlip):
         return {
-            "kind": "crop-flip",
+            "kind": "strong" if isinstance(transform, Strong) else "crop-flip",
             "padding": transform.padding,
             "mean": list(transform.mean),
             "std": list(transform.std),
@@ -199,9 +200,9 @@ def made_transform(state: dict[str, Any]) -> Transform:
     match state["kind"]:
         case "unit":
             return Unit(float(state["mean"]), float(state["std"]))
-        case "crop-flip":
+        case "crop-flip" | "strong":
             mean, std = (tuple(map(float, state[name])) for name in ("mean", "std"))
-            return CropFlip(int(state["padding"]), mean, std)
+            return (Strong if state["kind"] == "strong" else CropFlip)(int(state["padding"]), mean, std)
         case "identity":
             return Identity()
     raise ValueError(f"it names a transform {state['kind']!r}, which does not exist")

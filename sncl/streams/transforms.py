@@ -154,27 +154,30 @@ class CropFlip(Transform):
     )
 
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
-        height, width = x.shape[2:]
-        steps = 2 * self.padding + 1
-        import torch
-
         from sncl.tensors.transfer import upload
 
-        uniform = upload(uniform, x.device)
+        return self.eval(self.moved(x, upload(uniform, x.device)))
+
+    def moved(self, x: Tensor, uniform: Tensor) -> Tensor:
+        """Images cropped and flipped, by the first three numbers of each."""
+        import torch
+
+        height, width = x.shape[2:]
+        steps = 2 * self.padding + 1
         shift = (uniform[:, :2] * steps).long().clamp(max=steps - 1) - self.padding  # [samples, 2]
         column = torch.arange(width, device=x.device)
-        column = torch.where(uniform[:, 2:] < 0.5, width - 1 - column, column)  # [samples, width]
+        column = torch.where(uniform[:, 2:3] < 0.5, width - 1 - column, column)  # [samples, width]
         column = (column + shift[:, 1:])[:, None, :]  # [samples, 1, width]
         row = (torch.arange(height, device=x.device) + shift[:, :1])[:, :, None]  # [samples, height, 1]
         inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
         pixels = torch.where(inside, row * width + column, height * width).flatten(1)
-        return self.eval(remap(x, pixels))
+        return remap(x, pixels)
 
     def eval(self, x: Tensor) -> Tensor:
-        mean, std = self._on(x.device)
+        mean, std = self.constants(x.device)
         return (x.float() / 255 - mean) / std
 
-    def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def constants(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Mean and std on the device, copied there once: a step under a CUDA graph may not copy from the host."""
         import torch
 

@@ -14,6 +14,7 @@ from sncl.methods.method import Method
 from sncl.methods.table import make
 from sncl.streams.transforms import Identity, Transform
 from sncl.training.clipping import check_clip
+from sncl.training.descent import Descending, MakeOptimizer, check_descent
 
 
 def check_network(net: Any) -> nn.Module:
@@ -58,8 +59,7 @@ def check_settings(
     _check_whole("replay", replay, "samples")
     _check_whole("seed", seed)
     for name, value in (("lr", lr), ("ema", ema), ("clip", clip)):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise SnclError(f"`{name}` is a number, not {_a(value)}")
+        _check_number(name, value)
     if replay < 1:
         raise SnclError(f"`replay` is at least 1 sample, not {replay}")
     if not 0 < lr < math.inf:
@@ -74,6 +74,16 @@ def check_settings(
         raise SnclError(f"`grow` is True or False, not {_a(grow)}")
 
 
+def as_optimizer(optimizer: MakeOptimizer | None, momentum: Any, weight_decay: Any) -> MakeOptimizer:
+    """What makes the optimiser: SGD with these, or the user's own, which has settings of its own."""
+    for name, value in (("momentum", momentum), ("weight_decay", weight_decay)):
+        _check_number(name, value)
+        if value and optimizer is not None:
+            raise SnclError(f"`{name}` belongs to the usual optimiser, and `optimizer` is another; give it there")
+    check_descent(momentum, weight_decay)
+    return optimizer or Descending(float(momentum), float(weight_decay))
+
+
 def check_growth(grow: bool, method: Method) -> None:
     """Refuse new outputs where the method cannot have them."""
     if grow and not method.grows:
@@ -81,6 +91,11 @@ def check_growth(grow: bool, method: Method) -> None:
             f"{type(method).__name__} cannot get outputs for new classes; give the network outputs for all classes, "
             "and leave grow=True out"
         )
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SnclError(f"`{name}` is a number, not {_a(value)}")
 
 
 def _check_whole(name: str, value: Any, what: str = "") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,31 +12,34 @@ from sncl.memory.memory import Memory
 from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.networks.output import find_output, widen
 from sncl.networks.sharing import SharedPasses
-from sncl.networks.taps import Tapped, evaluating, for_training
+from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
 from sncl.tensors.random import Randomness
 from sncl.training.clipping import Clip
 from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
-from sncl.training.engine import Eager, make_engine
+from sncl.training.engine import Eager
 from sncl.training.group import check_draws_nothing
 from sncl.training.inputs import refuse_gaps
+from sncl.training.recorded import Recorded, make_engine
 from sncl.training.signature import Signature, first_samples, try_network
 from sncl.training.step import Step
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
 
-MakeOptimizer = Callable[[list[dict[str, Any]]], Optimizer]
-
 
 class Ready(NamedTuple):
-    """What there is once the network is prepared; ``average`` is that of its weights, ``clip`` bounds gradients."""
+    """What there is once the network is prepared; ``average`` is that of its weights, ``clip`` bounds gradients.
+
+    ``predictions`` are those that may be replayed.
+    """
 
     net: Tapped
     optimizer: Optimizer
     engine: Eager
+    predictions: Recorded
     average: EMA | None
     clip: Clip | None
 
@@ -76,7 +78,8 @@ def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Read
     average = EMA(net.body, learner.ema) if learner.ema else None
     if average is not None and before is not None and before.average is not None:
         average.take_over(before.average)
-    return Ready(net, optimizer, engine, average, clip)
+    predictions = Recorded((learner.method, net, learner.transform))
+    return Ready(net, optimizer, engine, predictions, average, clip)
 
 
 def task_end(learner: Learner, task: Fields) -> TaskEnd:
@@ -93,19 +96,18 @@ def task_end(learner: Learner, task: Fields) -> TaskEnd:
 
 def expand(learner: Learner) -> Ready:
     """Let the method add what it needs for one more task."""
-    net = learner.net
-    for_training(net)
+    net, before = learner.net, learner.ready
+    groups = learner.method.parameter_groups(net, learner.lr)
     with learner.random.as_global("gates"):
         learner.method.expand(net)
     net.to(learner.device)
     learner.method.to(learner.device)
-    return assemble(learner, net, learner.ready)
+    return _going_on(learner, before, groups)
 
 
 def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
     """Let the network have so many outputs; all else goes on from where it was ready ``before``."""
     net, added = before.net, outputs - learner.outputs
-    for_training(net)
     groups = learner.method.parameter_groups(net, learner.lr)
     stored = {} if learner.memory is None else learner.memory.fields
     growth = Growth(outputs, lambda body: widen(body, learner.output_layer, added), stored)
@@ -114,8 +116,13 @@ def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
         learner.memory.reshape(changed)
     learner.outputs = outputs
     learner.grown.append(outputs)
-    ready = assemble(learner, net, before)
-    carry_moments(before.optimizer, groups, ready.optimizer, learner.method.parameter_groups(net, learner.lr))
+    return _going_on(learner, before, groups)
+
+
+def _going_on(learner: Learner, before: Ready, groups: list[dict[str, Any]]) -> Ready:
+    """What goes on from where it was ready ``before`` with the parameters in ``groups``, and has others now."""
+    ready = assemble(learner, before.net, before)
+    carry_moments(before.optimizer, groups, ready.optimizer, learner.method.parameter_groups(before.net, learner.lr))
     return ready
 
 

@@ -13,7 +13,7 @@ torch.Size([3])
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,20 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.networks.taps import Tapped, for_evaluation, for_training
+from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields, named, rows
 from sncl.training import arguments, assembly, finite, state
-from sncl.training.assembly import MakeOptimizer, Ready
+from sncl.training.assembly import Ready
 from sncl.training.checkpoint import read_saved, write_checkpoint
-from sncl.training.descent import Descent
+from sncl.training.descent import Descending, MakeOptimizer
 from sncl.training.ema import check_ema
 from sncl.training.engine import choose_device, choose_engine, choose_precision
 from sncl.training.exclusive import exclusive
 from sncl.training.exporting.exportable import Exportable
 from sncl.training.group import choose_group
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
-from sncl.training.predicting import Inference
+from sncl.training.predicting import Inference, replayed
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.snapshot import Snapshot
@@ -49,21 +49,20 @@ class Learner(BatchLearner, Exportable):
 
     ``method`` is a method or the name of one with its usual settings. ``memory`` is how many samples may be kept,
     ``replay`` how many of them are replayed beside each batch. ``transform`` turns stored inputs into network inputs
-    (augmentation, normalisation); without one, inputs are used as they come. ``optimizer`` makes an optimiser from
-    parameter groups; plain SGD with step size ``lr`` is the default. Everything random follows from ``seed``.
+    (augmentation, normalisation); without one, inputs are used as they come. SGD has the step size ``lr``,
+    ``momentum`` and ``weight_decay``; ``optimizer`` makes another one. Everything random follows from ``seed``.
 
     Inputs are tensors or arrays, or a dictionary of them, whose parts become keyword arguments of the network. Without
     a transform, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the
     network has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
 
-    ``precision`` of training passes is "float32" or "bfloat16"; ``engine`` is "eager" or "graph" (a CUDA graph, for
-    batches of the size of the first one). "auto" takes bfloat16 and the graph on a GPU (eager for token ids and
-    dictionaries), float32 and eager elsewhere.
+    ``precision`` of training passes is "float32" or "bfloat16"; ``engine`` is "eager" or "graph" (a CUDA graph, for the
+    first batch's size). "auto": bfloat16, graph on a GPU (eager for token ids, dictionaries), else float32 and eager.
 
     ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
-    ``ema`` > 0 changes only what is predicted: it takes the average of the weights over the last steps, of which each
-    step keeps that part (0.999: about a thousand steps). With ``group``, a group of torch.distributed or "auto" for
-    the processes torchrun started, all of them make each step together, see :mod:`sncl.training.group`.
+    ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part (0.999:
+    about a thousand steps). With ``group``, a group of torch.distributed or "auto" for the processes torchrun started,
+    all make each step together, see :mod:`sncl.training.group`.
 
     Any number of threads may predict while one learns: calls run one after the other and give the same bits as in a
     single thread. Calls that belong together, or read the network itself, go into a block of :meth:`exclusively`.
@@ -85,11 +84,14 @@ class Learner(BatchLearner, Exportable):
         engine: str = "auto",
         ema: float = 0.0,
         clip: float = 0.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
         grow: bool = False,
         group: Any = None,
     ) -> None:
         arguments.check_network(net)
         arguments.check_settings(memory, replay, lr, seed, ema, clip, optimizer, grow)
+        self.make_optimizer = arguments.as_optimizer(optimizer, momentum, weight_decay)
         self.method = arguments.as_method(method)
         self.group = choose_group(group, device, self.method)
         self.device = choose_device(device)
@@ -98,23 +100,19 @@ class Learner(BatchLearner, Exportable):
         self.transform = arguments.as_transform(transform)
         self.body = assembly.on_device(net, self.device)
         self.lr, self.replay, self.clip, self.grows = lr, replay, clip, grow
-        self._choose_prediction(ema)
-        self._choose_execution(precision, engine, optimizer)
+        check_ema(ema, self.method)
+        self.ema, self._predicts_with_ema = ema, True  # if there is one
+        self._choose_execution(precision, engine)
         self.random = assembly.make_random(seed, self.method, self.device)
         self.memory = assembly.make_memory(memory, self.method, self.device)
         self._replay = Replay(self.memory, self.method, replay, self.transform.randoms, self.random)
         self._begin()
 
-    def _choose_prediction(self, ema: float) -> None:
-        check_ema(ema, self.method)
-        self.ema, self._predicts_with_ema = ema, True  # where there is one
-
-    def _choose_execution(self, precision: str, engine: str, optimizer: MakeOptimizer | None) -> None:
+    def _choose_execution(self, precision: str, engine: str) -> None:
         self.precision = choose_precision(precision, self.device, self.method)
-        wanted = "eager" if self.group is not None or (engine == "auto" and optimizer is not None) else engine
-        self.engine = choose_engine(wanted, self.device, self.method)
         self.chooses_engine = engine == "auto"
-        self.make_optimizer = optimizer or Descent
+        others = self.chooses_engine and not isinstance(self.make_optimizer, Descending)
+        self.engine = choose_engine("eager" if self.group is not None or others else engine, self.device, self.method)
 
     def _begin(self) -> None:
         """Nothing is learned yet."""
@@ -186,7 +184,6 @@ class Learner(BatchLearner, Exportable):
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             x, y = accepted_batch(self, x, y)
             task = {**named(x), "y": y}
-        for_training(self.net)
         with self.random.as_global("gates"):
             content = self.method.at_boundary(self.net, assembly.task_end(self, task))
         self._replay.end_task(content)
@@ -221,9 +218,9 @@ class Learner(BatchLearner, Exportable):
         """
         inference = Inference(self.method, self.net, self.transform, self.signature, self.device)
         self.watch.check()
-        with self.predicting():
-            logits = inference.logits(x, task)
-            finite.check_logits(self, logits)
+        with self.averaged():
+            logits = replayed(inference, self.ready.predictions, x, task)
+        finite.check_logits(self, logits)
         return logits
 
     @exclusive
@@ -237,11 +234,13 @@ class Learner(BatchLearner, Exportable):
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """The network as it predicts: in evaluation mode, and its average where there is one."""
-        with self.exclusively():
-            average = self.ready.average if self._predicts_with_ema else None
-            for_evaluation(self.net)
-            with nullcontext() if average is None else average.in_place():
-                yield
+        with self.exclusively(), self.averaged(), evaluating(self.net):
+            yield
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Let the network be its average, where it predicts with one."""
+        average = self.ready.average if self._predicts_with_ema else None
+        return nullcontext() if average is None else average.in_place()
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from sncl.evaluation.collapse import Collapse, collapses
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, under, within
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
+from sncl.training.descent import scale_steps
 from sncl.training.diagnostics import diagnostics
 from sncl.training.evaluate import (
     Accuracies,
@@ -39,7 +40,7 @@ from sncl.training.folder import BOARD, CHECKPOINT, CHECKPOINT_SECONDS, TASK_NET
 from sncl.training.group import check_same_state
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log, NoLog
-from sncl.training.schedule import Place, batch_schedule, following, total_steps
+from sncl.training.schedule import Place, StepSizes, batch_schedule, following, total_steps
 from sncl.training.stopping import Stopped, finishing, stop_asked
 from sncl.training.tensorboard import Board
 from sncl.training.weighting import TaskWeights
@@ -88,14 +89,15 @@ def run(
     keep_tasks: bool = False,
     tensorboard: bool = False,
     balance: bool = False,
+    step_sizes: StepSizes | None = None,
 ) -> Scores:
     """Learn the stream from where ``folder`` says it stopped, or from its beginning.
 
     ``identity`` names the experiment; a checkpoint of another one is refused. A checkpoint is written at the end of
     every task, every ``checkpoint_seconds`` (0: behind every batch), and when the process is told to stop.
     ``keep_tasks`` also leaves the network after each task there, ``tensorboard`` a log for TensorBoard; both change
-    nothing else. ``balance`` makes the samples of rare classes count more. Of processes that share the learner, the
-    first one writes.
+    nothing else. ``balance`` makes the samples of rare classes count more; ``step_sizes`` drop late in each task. Of
+    processes that share the learner, the first one writes.
     """
     reached = resumed(learner, folder, identity)
     writes = learner.group is None or learner.group.rank == 0
@@ -105,6 +107,7 @@ def run(
     ):
         running = StreamRun(learner, stream, epochs, folder, identity, reached, log, board, watch)
         running.weights = TaskWeights(stream) if balance else None
+        running.step_sizes = step_sizes
         running.score_untrained()
         with finishing():
             running.learn(reached.place, checkpoint_seconds, keep_tasks)
@@ -137,6 +140,7 @@ class StreamRun:
         self.log, self.board, self.watch = log, board, watch
         self.writes = not isinstance(log, NoLog)
         self.weights: TaskWeights | None = None
+        self.step_sizes: StepSizes | None = None
         self.total = total_steps(stream, epochs)
         self.samples = 0  # learned since the run was started or resumed
         self.begun = self.saved = time.monotonic()
@@ -153,6 +157,8 @@ class StreamRun:
         self._restart_clock()
         for place, positions, last in batch_schedule(self.stream, self.epochs, start):
             x, y = self.stream.batch(place.task, positions)
+            if self.step_sizes is not None:
+                scale_steps(self.learner.ready.optimizer, self.step_sizes.factor_at(self.stream, self.epochs, place))
             losses = self.learner.learn(x, y, None if self.weights is None else self.weights(place.task, y))
             self.samples += len(positions)
             self._report(place, losses, last)

@@ -18,7 +18,7 @@ from sncl.streams.preprocessing import Preprocessing
 from sncl.tensors.fields import Fields, inputs, under, within
 from sncl.tensors.random import GLOBAL
 from sncl.training.assembly import make_random
-from sncl.training.descent import Optimizer
+from sncl.training.descent import Descending, Optimizer
 from sncl.training.fitting import check_description, check_memory, check_moments, check_same
 from sncl.training.signature import described_zeros
 
@@ -164,11 +164,13 @@ def _restore_network(learner: Learner, tensors: Fields, description: dict[str, A
 
 def _kind(learner: Learner) -> dict[str, Any]:
     """What must be the same in the learner that loads a checkpoint."""
+    usual = learner.make_optimizer
     return {
         "method": type(learner.method).__name__,
         "memory": learner.memory.capacity if learner.memory is not None else 0,
         "ema": learner.ema,
-        "clip": learner.clip or None,  # which older checkpoints do not name
+        "clip": learner.clip or None,  # which older checkpoints do not name, nor this one
+        "momentum": usual.momentum or None if isinstance(usual, Descending) else None,
     }
 
 

@@ -41,7 +41,7 @@ def settings_file(search: Search, trials: Sequence[Trial], wanted: int, chosen: 
     memory = experiment.memory if entry(search.method).memory else "any"
     values = ", ".join(f"{key} = {_toml(value)}" for key, value in search.row(chosen.params).items())
     comments = "".join(f"# {_plain(note)}\n" for note in notes)
-    return f"{comments}\n[{_key(search.stream)}]\n{search.method}.{memory} = {{ {values} }}\n"
+    return f"{comments}\n[{_key(search.stream)}]\n{_key(search.method)}.{memory} = {{ {values} }}\n"
 
 
 def repeat_command(search: Search, trials: int) -> str:
@@ -51,7 +51,7 @@ def repeat_command(search: Search, trials: int) -> str:
 
 
 def _key(name: str) -> str:
-    """A name of a section, in quotes where TOML wants them."""
+    """A name of a section or a method, in quotes where TOML wants them."""
     return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else _toml(name)
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from sncl.errors import SnclError
 from sncl.methods.table import Settings, method_name
 from sncl.runs.experiment import PROTOCOL, Experiment
-from sncl.runs.plan import plan
+from sncl.runs.plan import benchmark_of, neutral_settings, plan
 from sncl.runs.settings import defaults
 from sncl.streams.benchmarks import stream_name
-from sncl.streams.user.data import UserData
-from sncl.tuning.space import SPACES, STEP_SIZES, Choices, Space, including, is_on, parse_values
+from sncl.streams.user.identity import UserData
+from sncl.tuning.space import Choices, Space, including, is_on, parse_values, usual_space
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,14 @@ class Search:
 
     def default(self) -> Settings:
         """The shipped values of the searched settings: the first trial."""
-        settings = self.experiment({}, 0).settings
+        settings = self.settings({})
         return {key: settings[key] for key in self.space}
+
+    def settings(self, params: Settings) -> Settings:
+        """All settings of a trial, those with neutral values among them."""
+        experiment = self.experiment(params, 0)
+        benchmark = benchmark_of(self.stream, self.user_data, self.fixed)
+        return neutral_settings(self.method, benchmark, self.user_data) | experiment.settings
 
     def identity(self) -> dict[str, Any]:
         """What must agree for trials to be comparable. Device and number of trials may differ."""
@@ -73,7 +79,8 @@ class Search:
         """A line of a settings file: the shipped one, with what was fixed and what was chosen."""
         experiment = self.experiment(params, 0)
         shipped = defaults(self.stream, self.method, experiment.memory)
-        return {key: experiment.settings[key] for key in shipped | self.fixed | params}
+        settings = self.settings(params)
+        return {key: settings[key] for key in shipped | self.fixed | params}
 
     def arguments(self, trials: int) -> list[tuple[str, str]]:
         """What repeats this search, as names and values, without what belongs to one machine."""
@@ -116,7 +123,7 @@ def plan_search(
     stream, method = stream_name(stream) if user_data is None else user_data.name, method_name(method)
     bare = Search(stream, method, memory, seeds, validation, epochs, tasks, device, fixed, {}, user_data, elsewhere)
     refuse_searched(searched, fixed)
-    search = replace(bare, space=search_space(method, bare.experiment({}, 0).settings, fixed, searched))
+    search = replace(bare, space=search_space(method, bare.settings({}), fixed, searched))
     for key, where in search.space.items():  # values that the method refuses
         for value in where.values if isinstance(where, Choices) else where[:2]:
             search.experiment({key: value}, 0)
@@ -128,13 +135,13 @@ def refuse_searched(searched: Mapping[str, str], fixed: Mapping[str, str]) -> No
     for key, text in searched.items():
         if key in fixed:
             raise SnclError(f"`{key}={fixed[key]}` is fixed and also in `search`; give one of them")
-        if key in ("split", "augment"):
+        if key == "split":
             raise SnclError(f"{key} makes another stream, which cannot be compared; fix it: `{key}={text}`")
 
 
 def search_space(method: str, known: Settings, fixed: Mapping[str, str], searched: Mapping[str, str]) -> Space:
     """What is searched for a method by default, where it is on and not fixed, and what was asked for."""
-    usual = STEP_SIZES | SPACES.get(method, {})
+    usual = usual_space(method)
     texts = {key: text for key, text in usual.items() if key not in fixed and is_on(key, text, known)} | dict(searched)
     if not texts:
         raise SnclError("every setting is fixed; leave something to search, or name another setting in `search`")

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sncl.errors import SnclError
-from sncl.methods.table import Settings, Value
+from sncl.methods.table import Settings, Value, entry
 from sncl.runs.settings import parse
 
 # As text; the default of a setting is always among its values.
 STEP_SIZES = {"lr": "0.03,0.1,0.2"}
+ADDITIONS = {  # of methods with additions, the same for all of them
+    "lr": "0.01,0.03,0.1",
+    "momentum": "0,0.9",
+    "weight_decay": "0,0.0001,0.0005",
+    "augment": "crop-flip,strong",
+    "replay": "32,64,128",
+    "ema": "0.99,0.999,0.9995",
+}
 SPACES: dict[str, dict[str, str]] = {
     "oewc": {"strength": "0.1..100:log", "decay": "0.5..1"},
     "si": {"strength": "0.1..10:log", "damping": "0.1..1:log"},
@@ -31,6 +39,15 @@ SPACES: dict[str, dict[str, str]] = {
         "ema": "0,0.99,0.995,0.999",
     },
 }
+
+
+def usual_space(method: str) -> dict[str, str]:
+    """Where the settings of a method are searched unless told otherwise."""
+    plain = entry(method).plain
+    if not plain:
+        return STEP_SIZES | SPACES.get(method, {})
+    own = SPACES.get(plain, {}) | ({"ace": "0,1"} if "ace" in entry(method).settings else {})
+    return STEP_SIZES | own | ADDITIONS
 
 
 class Range(NamedTuple):

@@ -84,13 +84,13 @@ def test_capitals_do_not_matter(sncl: Sncl) -> None:
         ),
         (
             [*TRAIN, "--set", "learning_rate=1"],
-            "there is no setting 'learning_rate' here; did you mean lr? --set takes batch_size, class_weight, clip, "
-            "ema, lr, replay, split, width",
+            "there is no setting 'learning_rate' here; did you mean lr? --set takes ace, batch_size, class_weight, "
+            "clip, ema, lr, lr_drop, lr_drop_part, momentum, replay, split, weight_decay, width",
         ),
         (
             [*TRAIN, "--set", "BatchSize=8"],
-            "there is no setting 'BatchSize' here; did you mean batch_size? --set takes batch_size, class_weight, "
-            "clip, ema, lr, replay, split, width",
+            "there is no setting 'BatchSize' here; did you mean batch_size? --set takes ace, batch_size, class_weight, "
+            "clip, ema, lr, lr_drop, lr_drop_part, momentum, replay, split, weight_decay, width",
         ),
         ([*TRAIN, "--set", "memory=10"], "memory is no setting; give --memory 10 by itself"),
         ([*TRAIN, "--memroy", "10"], "there is no option --memroy; did you mean --memory? --help shows all"),

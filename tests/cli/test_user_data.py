@@ -19,7 +19,8 @@ from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
-from sncl.streams.user.data import UserData, read
+from sncl.streams.user.data import read
+from sncl.streams.user.identity import UserData
 from sncl.streams.user.spec import parse_spec
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.log import LOG
@@ -135,7 +136,8 @@ def test_every_method_learns_a_table(tmp_path: Path, method: str) -> None:
     assert result.collapsed == []
 
 
-def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path) -> None:
+@pytest.mark.parametrize("augment", ["crop-flip", "strong"])
+def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path, augment: str) -> None:
     folder = files.save_small_images(tmp_path / "zoo", mode="RGB")
     options = [
         "--size",
@@ -145,14 +147,14 @@ def test_colour_images_get_convolutions(sncl: Sncl, tmp_path: Path) -> None:
         "--set",
         "width=2",
         "--set",
-        "augment=crop-flip",
+        f"augment={augment}",
         "--set",
         "batch_size=4",
     ]
     done = train(sncl, f"folder:{folder}", *options, "--threads", "1", "--json")
     assert "8 rows to learn from and 2 to test on, RGB 8 x 8, 2 classes: ape, bee" in done.err
     assert "network resnet18" in done.err
-    assert done.json()["manifest"]["settings"]["augment"] == "crop-flip"
+    assert done.json()["manifest"]["settings"]["augment"] == augment
 
 
 # --- reports, analyses, tuning, bench ----------------------------------------------------------------------------

@@ -63,8 +63,8 @@ SEEDS = "error: give either --seed or --seeds, not both\n"
         ([*TRAIN, "--set", "lr=0"], "error: lr is a positive number, not 0.0\n"),
         (
             [*TRAIN, "--set", "nosuch=1"],
-            "error: there is no setting 'nosuch' here; --set takes batch_size, class_weight, clip, ema, lr, replay, "
-            "split, width\n",
+            "error: there is no setting 'nosuch' here; --set takes ace, batch_size, class_weight, clip, ema, lr, "
+            "lr_drop, lr_drop_part, momentum, replay, split, weight_decay, width\n",
         ),
         (
             ["train", "--stream", "digits-360", "--method", "er", "--epochs", "2"],

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from torch import nn
 
 from sncl import ContinualClassifier, Learner, SNCLClassifier, SnclError
+from sncl.training.descent import Descending
 
 
 def pickled(model: Estimator, folder: Path) -> Estimator:
@@ -117,3 +118,30 @@ def test_an_estimator_of_a_gpu_answers_and_goes_on_elsewhere(tmp_path: Path) -> 
     assert here.partial_fit(X, y).score(X, y) > 0.8
     model.partial_fit(X, y)
     assert same(model.learner_, again.partial_fit(X, y).learner_)
+
+
+def test_momentum_and_decay_reach_the_learner_and_go_on_exactly(tmp_path: Path) -> None:
+    X, y = blobs()
+    forces = {"momentum": 0.9, "weight_decay": 0.01}
+    usual, model = (ContinualClassifier("derpp", random_state=0, **given).fit(X, y) for given in ({}, forces))
+    assert model.learner_.make_optimizer == Descending(0.9, 0.01)
+    assert any(name.startswith("optimizer/") for name in model.learner_.state())
+    assert not np.array_equal(model.predict_proba(X), usual.predict_proba(X))
+    model.save(tmp_path / "a")
+    for twin in (ContinualClassifier.load(tmp_path / "a"), pickle.loads(pickle.dumps(model))):
+        assert twin.get_params()["momentum"] == 0.9
+        np.testing.assert_array_equal(
+            twin.partial_fit(X[:16], y[:16]).predict_proba(X),
+            pickle.loads(pickle.dumps(model)).partial_fit(X[:16], y[:16]).predict_proba(X),
+        )
+
+
+def test_a_pickle_from_before_there_was_momentum_has_none() -> None:
+    X, y = blobs()
+    model = ContinualClassifier("derpp", epochs=1, random_state=0).fit(X, y)
+    state = model.__getstate__()
+    for name in ("momentum", "weight_decay"):
+        del state[name]
+    twin = ContinualClassifier.__new__(ContinualClassifier)
+    twin.__setstate__(state)
+    assert twin.get_params() == model.get_params()

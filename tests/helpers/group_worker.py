@@ -25,7 +25,7 @@ from sncl.training.learner import Learner
 
 SIZES = (7, 8, 1, 5, 2, 8, 7, 3)  # of batches: odd ones, and fewer samples than processes
 STOP = 5  # batches behind which a learner is saved
-RESUMED = ("sncl gates=kl", "hal seq-cifar10 200", "oewc seq-cifar10 any", "BatchNorm sncl")
+RESUMED = ("sncl gates=kl", "hal seq-cifar10 200", "oewc seq-cifar10 any", "BatchNorm sncl", "momentum")
 
 
 class Subject(NamedTuple):
@@ -34,6 +34,7 @@ class Subject(NamedTuple):
     method: Shipped
     norm: type[nn.Module] | None = None
     clip: float = 0.0
+    momentum: float = 0.0
     outputs: int = CLASSES  # of the MLP at first
 
     def made(self, rank: int = 0) -> Learner:
@@ -41,7 +42,8 @@ class Subject(NamedTuple):
         if self.norm is None:
             torch.manual_seed(0)
             net = MLP(FEATURES, self.outputs, width=16)
-            return self.method.learner(net, group="auto", clip=self.clip, grow=self.outputs < CLASSES)
+            options = {"clip": self.clip, "momentum": self.momentum, "weight_decay": self.momentum / 10}
+            return self.method.learner(net, group="auto", grow=self.outputs < CLASSES, **options)
         torch.manual_seed(rank)
         channels, height, width = IMAGE
         net = nn.Sequential(
@@ -66,6 +68,8 @@ def subjects() -> dict[str, Subject]:
     found |= {f"sncl gates={gates}": Subject(shipped("sncl", {}, gates=gates)) for gates in ("grow", "kl", "off")}
     found["growing"] = Subject(shipped("derpp", {}), outputs=2)
     found["clipped"] = Subject(shipped("er", {}), clip=1.5)
+    found["momentum"] = Subject(shipped("derpp+", {}), clip=1.5, momentum=0.9)
+    found["growing momentum"] = Subject(shipped("er", {"ace": 1}), momentum=0.9, outputs=2)
     images = {name: shipped(name, {})._replace(resnet=True) for name in ("sncl", "er", "derpp")}
     found["BatchNorm sncl"] = Subject(images["sncl"], nn.BatchNorm2d)
     found |= {f"PassNorm {name}": Subject(images[name], PassNorm) for name in ("er", "derpp")}

@@ -22,6 +22,7 @@ from sncl.training.learner import Learner
 
 SCALED: dict[str, Any] = {"lr": 0.02, "replay": 8, "memory": 20}
 IMAGE = (3, 8, 8)
+OF_LEARNERS = ("ema", "momentum", "weight_decay")
 
 
 class Shipped(NamedTuple):
@@ -36,8 +37,9 @@ class Shipped(NamedTuple):
         torch.manual_seed(0)
         if net is None:
             net = ResNet18(CLASSES, width=4) if self.resnet else MLP(FEATURES, CLASSES, width=16)
-        method, ema = make_method(self.method, self.settings), self.settings["ema"]
-        return Learner(net, method, ema=float(ema), device="cpu", **(SCALED | options))
+        method = make_method(self.method, self.settings)
+        trained = {key: float(self.settings[key]) for key in OF_LEARNERS if key in self.settings}
+        return Learner(net, method, device="cpu", **(SCALED | trained | options))
 
     def batches(self, count: int, rows: int = 8, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
         """The two tasks of blobs, as inputs of this row's network and about as large as those of images."""

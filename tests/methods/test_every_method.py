@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,7 @@ def test_a_convolutional_network_with_batchnorm_and_augmented_bytes(subject: Shi
 
 @EVERY_NAME
 def test_settings_are_checked_in_words(name: str) -> None:
-    with pytest.raises(SnclError, match=f"{name} has no setting 'nonsense'; it takes"):
+    with pytest.raises(SnclError, match=f"{re.escape(name)} has no setting 'nonsense'; it takes"):
         make(name, {"nonsense": 1.0})
 
 

@@ -59,6 +59,11 @@ def cross_entropies(logits: NDArray[np.float64], y: NDArray[np.int64], among: ND
     return found
 
 
+def plain_of(name: str) -> str:
+    """The method without additions."""
+    return METHODS[name].plain or name
+
+
 class Watched:
     """What a method's labels' terms are, beside what plain arithmetic says of them."""
 
@@ -79,7 +84,8 @@ class Watched:
         self.seen[now["y"].numpy()] = True
         everything = np.ones(CLASSES, dtype=bool)
         own = np.isin(np.arange(CLASSES), now["y"].numpy())
-        among = {"er-ace": own, "lwf": self.seen}.get(self.name, everything)
+        among = own if plain_of(self.name) == "er-ace" or getattr(self.method, "ace", 0) else everything
+        among = self.seen if self.name == "lwf" else among
         if self.name in TOGETHER and past:
             rows = {name: torch.cat([now[name], past[0][name]]) for name in ("x", "y", "weight")}
             return {"labels": self.mean(net, rows, everything)}
@@ -88,10 +94,10 @@ class Watched:
             for task in {int(each) for batch in past for each in batch["task"]}:
                 rows = {name: value[past[0]["task"] == task] for name, value in past[0].items()}
                 found[f"past/{task}"] = self.mean(net, rows, everything)
-        elif past and self.name in ("er-ace", "agem", "agem-r"):
+        elif past and plain_of(self.name) in ("er-ace", "agem", "agem-r"):
             found["past_labels"] = self.mean(net, past[0], everything)
-        elif past and self.name in ("derpp", "sncl"):
-            factor: Any = self.method.labels if self.name == "derpp" else self.method.alpha
+        elif past and plain_of(self.name) in ("derpp", "sncl"):
+            factor: Any = self.method.labels if plain_of(self.name) == "derpp" else self.method.alpha
             found["past_labels"] = factor * self.mean(net, past[1], everything)
         return found
 
@@ -105,7 +111,7 @@ class Watched:
 @EVERY_NAME
 def test_a_weight_vector_scales_the_labels_terms(name: str) -> None:
     """Those of the batch and, by the weights that came with them, those of replayed samples."""
-    learner = shipped(name, {}, **({"gates": "off"} if name == "sncl" else {})).learner()
+    learner = shipped(name, {}, **({"gates": "off"} if plain_of(name) == "sncl" else {})).learner()
     watched = Watched(learner.method, name)
     learner.method.observe = watched  # type: ignore[assignment]
     feed(learner, batches(8), drawn_weights(8))

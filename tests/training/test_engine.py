@@ -18,10 +18,12 @@ from sncl.methods.table import METHODS, Settings, make
 from sncl.networks.norm import PassNorm
 from sncl.networks.resnet import ResNet18
 from sncl.networks.taps import Tapped
+from sncl.streams.augmentation import Strong
 from sncl.streams.transforms import CropFlip
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import generator, seeded
 from sncl.training.checkpoint import read_checkpoint
+from sncl.training.descent import Descending, scale_steps
 from sncl.training.engine import pack_drawn, shapes, unpack_drawn
 from sncl.training.finite import STEPS_AT_ONCE
 from sncl.training.learner import Learner
@@ -42,6 +44,10 @@ VARIANTS: dict[str, Settings] = {
 }
 SUBJECTS = [*CAPTURABLE, *VARIANTS]
 ROWS = 8
+
+
+STRONG = Strong(2, TRANSFORM.mean, TRANSFORM.std)
+TRAINED: dict[str, Any] = {"optimizer": Descending(0.9, 1e-3, scaled=True), "clip": 1.5, "transform": STRONG}
 
 
 def images(count: int) -> list[tuple[Tensor, Tensor]]:
@@ -68,10 +74,15 @@ def learner(name: str, engine: str = "auto", seed: int = 0, device: str = "cuda"
     return Learner(net, method, seed=seed, device=device, engine=engine, **usual | options)
 
 
-def feed(subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, stop: int | None = None) -> None:
+def feed(
+    subject: Learner, rows: list[tuple[Tensor, Tensor]], start: int = 0, stop: int | None = None, late: int = 1000
+) -> None:
+    """Learn these batches, from the one with the number ``late`` on with a smaller step size."""
     rows = [(x.to(subject.device), y.to(subject.device)) for x, y in rows]
     half = len(rows) // 2
     for number in range(start, len(rows) if stop is None else stop):
+        if number >= late:
+            scale_steps(subject.ready.optimizer, 0.1)
         subject.learn(*rows[number])
         if subject.method.needs_boundaries and number + 1 == half:
             subject.boundary(*(torch.cat(each) for each in zip(*rows[:half], strict=True)))
@@ -173,6 +184,56 @@ def test_clipped_gradients_are_exact_to_resume(name: str, engine: str, tmp_path:
             lambda subject, start, stop: feed(subject, rows, start, stop),
             *(16, len(rows), tmp_path),
         )
+
+
+@GPU
+@pytest.mark.parametrize("name", ["sgd", "er", "mer", "hal", "derpp+", "er-ace+", "sncl+"])
+def test_eager_and_graph_make_the_same_step_with_all_settings_of_training(name: str, tmp_path: Path) -> None:
+    """Also where the step size drops between two replays of one graph."""
+    rows = images(16)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        graph, eager = (learner(name, each, precision="float32", **TRAINED) for each in ("graph", "eager"))
+        feed(graph, rows, stop=15)
+        graph.save(tmp_path / "checkpoint")
+        eager.load(tmp_path / "checkpoint")
+        before = torch.cat([value.detach().flatten() for value in graph.net.parameters()])
+        for each in (graph, eager):
+            feed(each, rows, 15, late=15)
+    ours, theirs = (torch.cat([value.detach().flatten() for value in each.net.parameters()]) for each in (graph, eager))
+    moved = float((ours - before).norm())
+    assert moved > 0
+    assert float((ours - theirs).norm()) <= 1e-3 * moved
+
+
+@GPU
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+@pytest.mark.parametrize("name", ["sgd", "er", "mer", "hal", "derpp+", "er-ace+", "sncl+"])
+def test_settings_of_training_are_exact_to_resume(name: str, engine: str, tmp_path: Path) -> None:
+    rows = images(24)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True):
+        for stop in (6, 16, 21):
+            assert goes_on_exactly(
+                lambda seed: learner(name, engine, seed, **TRAINED),
+                lambda subject, start, stop: feed(subject, rows, start, stop, late=20),
+                *(stop, len(rows), tmp_path),
+            )
+
+
+@GPU
+@pytest.mark.parametrize("name", ["er", "sncl+"])
+def test_momentum_is_no_reason_to_leave_the_graph(name: str) -> None:
+    subject = learner(name, **TRAINED)
+    assert subject.engine == learner(name, momentum=0.9, weight_decay=1e-3).engine == "graph"
+    rows = [(x.cuda(), y.cuda()) for x, y in images(30) if len(y) == ROWS]
+    for x, y in rows[:15]:
+        subject.learn(x, y)
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        for number, (x, y) in enumerate(rows[15:]):
+            scale_steps(subject.ready.optimizer, 0.1 if number % 2 else 1.0)
+            subject.learn(x, y)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @GPU
