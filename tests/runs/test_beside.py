@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from sncl.methods.method import Outcome
 from sncl.methods.table import METHODS, make
 from sncl.runs import beside
 from sncl.runs.beside import FirstSteps, Samples, beside_others, compile_elsewhere, make_steps, variant_of
@@ -20,8 +21,10 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.streams.stream import Stream
+from sncl.training import assembly
 from sncl.training.code_cache import CHOSEN
-from sncl.training.engine import Eager, Recorded, shapes
+from sncl.training.engine import Eager, shapes
+from sncl.training.step import StepInput
 
 CAPTURED = [name for name in METHODS if make(name).capturable and not METHODS[name].joint]
 ON_A_GPU: Any = SimpleNamespace(engine="graph")
@@ -41,14 +44,14 @@ def samples_of(stream: Stream) -> Samples:
 def usual_forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Hashable]]:
     """The forms of the steps that a GPU would capture: as many samples as in the first batch, with replay settled."""
     found: set[Hashable] = set()
+
+    class Noting(Eager):
+        def __call__(self, given: StepInput, usual: bool) -> Outcome:
+            found.update([(shapes(given), len(given.draws))] if usual else [])
+            return super().__call__(given, usual)
+
     with monkeypatch.context() as patch:
-        for engine in (Eager, Recorded):
-
-            def noted(self: Any, given: Any, usual: bool, call: Any = engine.__call__) -> Any:
-                found.update([(shapes(given), len(given.draws))] if usual else [])
-                return call(self, given, usual)
-
-            patch.setattr(engine, "__call__", noted)
+        patch.setattr(assembly, "make_engine", lambda name, *parts: Noting(*parts))
         yield found
 
 
