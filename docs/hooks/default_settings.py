@@ -73,7 +73,7 @@ def usual() -> str:
 
 def training() -> str:
     rows = [[code([f"{key}={value}"]), "" if key in TRAINING else "off"] for key, value in (TRAINING | NEUTRAL).items()]
-    rows.append([code(["augment=crop-flip"]), "on streams of images"])
+    rows.append([code(["augment=crop-flip"]), "of images; of user data none"])
     said = "\n### Settings of training\n\nOf every method; [what they mean](../docs/command_line.md#settings).\n\n"
     return said + table(["usual value", ""], rows)
 
