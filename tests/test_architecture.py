@@ -44,7 +44,13 @@ def settings():
 torch.manual_seed(0)
 modules, before = set(sys.modules), settings()
 import sncl
-print(json.dumps({"added": sorted(set(sys.modules) - modules), "before": before, "after": settings()}))
+added, after = set(sys.modules) - modules, settings()
+net = torch.nn.Linear(4, 2)
+learner = sncl.Learner(net, "er", memory=8, device="cpu")
+for step in range(6):  # the last ones are replays of a recording
+    learner.learn(torch.rand(4, 4), torch.randint(0, 2, (4,)))
+loaded = set(sys.modules) - modules
+print(json.dumps({"added": sorted(added), "loaded": sorted(loaded), "before": before, "after": after}))
 """
 
 
@@ -58,6 +64,14 @@ def fresh_import() -> dict:
 def test_import_is_light(fresh_import):
     heavy = {name for name in fresh_import["added"] if name in HEAVY or name.partition(".")[0] in HEAVY}
     assert not heavy
+
+
+def test_learning_loads_no_other_large_package(fresh_import):
+    """Torch's compiler is one: importing it takes as long as importing torch."""
+    large = {*HEAVY, "scipy", "sklearn", "pandas", "matplotlib", "PIL", "typer", "pydantic", "torch._dynamo"} - {
+        "torch"
+    }
+    assert not {name for name in fresh_import["loaded"] if name in large or name.partition(".")[0] in large}
 
 
 def test_import_changes_no_global_setting(fresh_import):

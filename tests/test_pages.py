@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,15 +82,46 @@ KNOWN = {
 }
 
 
-def run(arguments: list[str], folder: Path, code: Path = ROOT) -> str:
-    """What a process prints; it finds sncl in ``code``, and its warnings are errors."""
+def environment(code: Path = ROOT) -> dict[str, str]:
+    """Of a process that finds sncl in ``code``, and whose warnings are errors."""
     paths = os.pathsep.join([str(code), str(HELPERS)])
-    environment = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
+    return os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
+
+
+def run(arguments: list[str], folder: Path, code: Path = ROOT) -> str:
+    """What a process prints."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *arguments], cwd=folder, env=environment(code), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run_page() -> Iterator[Callable[[Path, Path], str]]:
+    """Run a page in a folder: what it prints. Pages are forks of one process that has loaded torch."""
+    server = subprocess.Popen(
+        [sys.executable, str(HELPERS / "page.py")],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None and server.stdout is not None
+
+    def run_one(page: Path, folder: Path) -> str:
+        printed = folder.parent / f"{folder.name}.printed"
+        server.stdin.write(json.dumps([str(page), str(folder), str(printed)]) + "\n")
+        server.stdin.flush()
+        code = server.stdout.readline()
+        said, errors = printed.read_text(encoding="utf-8"), Path(f"{printed}.err").read_text(encoding="utf-8")
+        assert code == "0\n", f"{said[-2000:]}\n{errors[-4000:]}"
+        return said
+
+    yield run_one
+    server.stdin.close()
+    server.stdout.close()
+    assert server.wait() == 0
 
 
 def marked(name: str) -> Any:
@@ -98,11 +130,11 @@ def marked(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in RUNNING])
-def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
+def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path, run_page: Callable[[Path, Path], str]) -> None:
     known = KNOWN.get(name, Page())
     for package in known.needs:
         pytest.importorskip(package)
-    printed = run([str(HELPERS / "page.py"), str(RUNNING[name])], tmp_path)
+    printed = run_page(RUNNING[name], tmp_path)
     for text in known.says:
         assert re.search(text, printed, re.MULTILINE), text
     for file in known.leaves:
@@ -118,12 +150,21 @@ def test_pages_for_users_have_something_to_run() -> None:
     assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["user_data"], ("console",))) >= 10
 
 
-def test_a_page_that_does_not_run_is_noticed(tmp_path: Path) -> None:
+def test_a_page_that_does_not_run_is_noticed(tmp_path: Path, run_page: Callable[[Path, Path], str]) -> None:
     page = tmp_path / "wrong.md"
     for text in ("```python\nassert False\n```", "```console\nsncl trian\n```", "```console\nmake demo\n```"):
         page.write_text(f"# Wrong\n\n{text}\n")
         with pytest.raises(AssertionError):
             run([str(HELPERS / "page.py"), str(page)], tmp_path)
+        with pytest.raises(AssertionError):
+            run_page(page, tmp_path)
+
+
+def test_a_warning_on_a_page_is_noticed(tmp_path: Path, run_page: Callable[[Path, Path], str]) -> None:
+    page = tmp_path / "warned.md"
+    page.write_text('```python\nimport warnings\nwarnings.warn("old", DeprecationWarning)\n```\n')
+    with pytest.raises(AssertionError, match="DeprecationWarning: old"):
+        run_page(page, tmp_path)
 
 
 # --- what is shown and not run ---------------------------------------------------------------------------------------

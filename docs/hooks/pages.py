@@ -29,6 +29,7 @@ SHOWN = (  # patterns below the root: pages, and what they link to
     "docs/*.md",
     "docs/*.png",
     "docs/images/*",
+    "benchmarks/*.py",
     "examples/*.py",
     "notebooks/*.ipynb",
     "recipes/*.md",

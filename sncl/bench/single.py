@@ -42,7 +42,10 @@ class StepTime:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What a whole run spends outside its steps, in percent of its time: evaluations, checkpoints, reading losses."""
+    """What a whole run spends outside its steps, in percent of its time: evaluations, checkpoints, reading losses.
+
+    ``tests_percent`` is the share of the evaluations alone.
+    """
 
     device: str
     stream: str
@@ -52,6 +55,7 @@ class Overhead:
     checkpoints_s: float
     logging_s: float
     steps_s: float
+    tests_percent: float
 
 
 def measure_alone(experiment: Experiment) -> tuple[StepTime, Overhead]:
@@ -105,4 +109,5 @@ def overhead(experiment: Experiment, learner: Learner, stream: Stream, seconds_p
         checkpoints_s=checkpoints,
         logging_s=logging,
         steps_s=inside,
+        tests_percent=100 * evaluation / (outside + inside),
     )

@@ -51,8 +51,9 @@ def choose_stream(
     ignore: list[str] | None = None,
     category: list[str] | None = None,
     number: list[str] | None = None,
+    beside: Path | None = None,
 ) -> Chosen:
-    """Understand the options that name a stream; the user's data are read."""
+    """Understand the options that name a stream; the user's data are read, unless runs ``beside`` know them."""
     from sncl.cli.bars import reading_bar
     from sncl.runs.choosing import choose
     from sncl.streams.user.spec import beside_benchmark, parse_spec
@@ -63,7 +64,7 @@ def choose_stream(
     if spec is None and (note := beside_benchmark(stream)):
         say(f"note: {note}")
     with reading_bar(err) if spec is not None else nullcontext() as progress:
-        return choose(stream, spec, settings, split, classes, progress)
+        return choose(stream, spec, settings, split, classes, progress, beside)
 
 
 def in_new_words(settings: dict[str, str]) -> dict[str, str]:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from sncl.runs.job import Job
     from sncl.runs.result import Result
 
+RUNS = Path("runs")  # where runs are kept, unless a folder is named
+
 
 def train_command(
     stream: StreamOption,
@@ -71,7 +73,9 @@ def train_command(
     folder: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/...)")] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
-    engine: Annotated[str, typer.Option(help="auto, eager or graph (auto: a CUDA graph on a GPU)")] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="auto, eager or graph (auto: a CUDA graph on a GPU, eager in short runs)")
+    ] = "auto",
     threads: Annotated[int | None, typer.Option(help="CPU threads of one run (default: 1; ResNets: all cores)")] = None,
     validation: Annotated[float, typer.Option(help="Hold out this part of training data and score on it")] = 0.0,
     checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints", min=0)] = 30.0,
@@ -93,7 +97,9 @@ def train_command(
     numbers, method = seeds_asked(seed, seeds), choose_method(method)
     check_outputs(report, tensorboard)
     fleet = fleet_of(on, slurm)
-    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, ignore, category, number)
+    columns = ignore, category, number
+    beside = folder or RUNS
+    chosen = choose_stream(stream, cut, target, domain, size, split, classes, set_, *columns, beside)
     settings = {} if file is None else from_file(file, chosen, method, memory)
     common = partial(
         plan,
@@ -124,6 +130,7 @@ def train_command(
         err.print(note)
     show_results(jobs, results_of(jobs, found, fleet), seeds is not None, as_json)
     if is_leader():
+        chosen.remember(beside)
         report_on([job.folder for job in jobs], report)
 
 
@@ -149,7 +156,7 @@ def seeds_asked(seed: int | None, seeds: int | None) -> Sequence[int]:
 def run_folder(folder: Path | None, experiment: Experiment, several: bool) -> Path:
     """Where a run is kept: below ``runs``, in the folder that was asked for, or in one of its own below that."""
     if folder is None:
-        return Path("runs") / experiment.name()
+        return RUNS / experiment.name()
     return folder / f"seed-{experiment.seed}" if several else folder
 
 

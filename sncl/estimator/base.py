@@ -139,8 +139,9 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
         self._check_usable()
-        logits = torch.cat([self.learner_.logits(self._samples(part)).cpu() for part in in_parts(X)]).double()
-        probabilities: NDArray[np.float64] = logits[:, self._outputs].softmax(1).numpy()
+        each = [self.learner_.logits(self._samples(part)).cpu() for part in in_parts(X)]
+        logits = (each[0] if len(each) == 1 else torch.cat(each)).double()
+        probabilities: NDArray[np.float64] = logits[:, torch.from_numpy(self._outputs)].softmax(1).numpy()
         return probabilities
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -224,10 +225,15 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             dtype="float64" if precise else "float32",
         )
 
+    def _knows(self, labels: NDArray[Any]) -> bool:
+        """Whether none of these is a class that has not come yet."""
+        places = self.classes_.searchsorted(labels)
+        return bool((self.classes_.take(places, mode="clip") == labels).all())
+
     def _meet(self, named: NDArray[Any]) -> None:
         """Be ready for these classes, of which some may be new."""
-        new = np.setdiff1d(named, self.classes_)
-        if len(new):
+        if not self._knows(named):
+            new = np.setdiff1d(named, self.classes_)
             _reach(self.learner_, len(self.classes_) + len(new))
             classes = np.concatenate([self.classes_, new])
             outputs = np.concatenate([self._outputs, len(self.classes_) + np.arange(len(new))])
@@ -257,9 +263,10 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
                 self.learner_.learn(x[part], labels[part], None if weights is None else weights[part])
                 for part in _batches(order, self.batch_size)
             ]
-            loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
-            self._say(f"epoch {epoch + 1} of {epochs}: loss {loss:.4f}")
-        if self.learner_.memory is not None:
+            if self.verbose:
+                loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
+                self._say(f"epoch {epoch + 1} of {epochs}: loss {loss:.4f}")
+        if self.verbose and self.learner_.memory is not None:
             self._say(f"{len(self.learner_.memory)} of at most {self.learner_.memory.capacity} samples in memory")
 
     def _say(self, line: str) -> None:

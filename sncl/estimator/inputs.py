@@ -25,6 +25,7 @@ from sncl.tables.frames import columns_of, is_frame, is_sparse, with_zeros
 
 ColumnNames = Sequence[str | int]
 NUMBERS_AT_ONCE = 2**24  # of a sparse matrix, with its zeros
+FEW_LABELS = 20  # of more, scikit-learn warns where most are different
 GivenInputs = NDArray[Any] | Columns  # an array of numbers, or the columns of a table
 
 
@@ -45,6 +46,8 @@ class TabularEstimator(StatefulEstimator):
 
     def _validated(self, X: Any, y: Any, first: bool) -> tuple[GivenInputs, NDArray[Any]]:
         """Inputs and labels as arrays, the inputs of a table as columns; nothing is learned yet."""
+        if not first and self._is_valid(X) and _are_valid_labels(y, len(X)):
+            return X, y
         X, y = to_host(X), to_host(y)
         given: GivenInputs
         if is_table(X):
@@ -59,10 +62,25 @@ class TabularEstimator(StatefulEstimator):
 
     def _validated_inputs(self, X: Any) -> GivenInputs:
         """The same for samples without labels."""
+        if self._is_valid(X):
+            given: GivenInputs = X
+            return given
         X = to_host(X)
         if is_table(X):
             return self._columns(X, first=False)
         return self._finite(validate_data(self, X, reset=False, **self._accepted()))
+
+    def _is_valid(self, X: Any) -> bool:
+        """Whether scikit-learn would return these inputs as they are: a short look at rows that are right."""
+        return (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and (X.dtype == np.float64 or X.dtype == np.float32)
+            and len(X) > 0
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
 
     def _accepted(self) -> dict[str, Any]:
         """What inputs may look like: a network of your own may take images."""
@@ -158,6 +176,11 @@ class TabularEstimator(StatefulEstimator):
             return encoder.encode(columns)
         except SnclError as error:
             raise as_bad_input(error) from error
+
+
+def _are_valid_labels(y: Any, rows: int) -> bool:
+    """The same for labels: whole numbers or text, too few for scikit-learn to doubt that they are classes."""
+    return type(y) is np.ndarray and y.shape == (rows,) and y.dtype.kind in "iuU" and rows <= FEW_LABELS
 
 
 def in_parts(X: Any) -> list[Any]:

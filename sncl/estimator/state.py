@@ -108,7 +108,8 @@ class StatefulEstimator(Exclusive, BaseEstimator):  # type: ignore[misc]  # scik
 
     def _check_usable(self) -> None:
         """Refuse what was never fitted, or is fitted no more: its weights are no numbers."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
         if self._diverged:
             raise Diverged(f"{self._diverged}; fit this estimator again, or load one that was saved before")
 

@@ -33,16 +33,18 @@ class WeighingEstimator(StatefulEstimator):
     def _weights(self, y: NDArray[Any], given: NDArray[np.float64] | None) -> Tensor | None:
         """Count these samples by class, and say how much each weighs; None where all of them count 1."""
         places = np.searchsorted(self.classes_, y)
-        known = np.pad(self._counts, (0, len(self.classes_) - len(self._counts)))
-        self._counts = known + np.bincount(self._outputs[places], minlength=len(known))
+        seen = np.bincount(self._outputs[places], minlength=len(self.classes_))
+        seen[: len(self._counts)] += self._counts
+        self._counts = seen
+        if given is None and self.class_weight is None:
+            self._weight_sum += len(y)
+            return None
         weights = np.ones(len(y)) if given is None else given
         if isinstance(self.class_weight, Mapping):
             weights = (
                 weights * np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()])[places]
             )
         self._weight_sum += float(weights.sum())
-        if given is None and self.class_weight is None:
-            return None
         mean = self._weight_sum / int(self._counts.sum())
         weights = weights / (mean or 1.0)
         if self.class_weight == "balanced":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import reduce
-from operator import add
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -109,7 +107,7 @@ class Method(nn.Module, ABC):
 
     def backward(self, net: Tapped, losses: Fields) -> None:
         """Leave the step's gradient in the parameters: that of the sum of the losses."""
-        total: Tensor = reduce(add, (loss.sum() if loss.dim() else loss for loss in losses.values()))
+        total: Tensor = torch.stack(list(losses.values())).sum()
         total.backward()
         if net.sharing is not None:
             moved = dict.fromkeys((*net.parameters(), *self.parameters()))  # each once

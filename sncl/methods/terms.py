@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
 
 import torch
 from torch import Tensor
@@ -91,7 +89,7 @@ def logit_distance(logits: Tensor, remembered: Tensor) -> Tensor:
 def feature_distance(features: Fields, remembered: Fields) -> Tensor:
     """Mean squared difference of each layer's features, then the mean over layers, in the order of the network."""
     each = [F.mse_loss(h.float(), remembered[name].float()) for name, h in features.items()]
-    return reduce(add, each) / len(each)
+    return torch.stack(each).mean()
 
 
 def pooled(features: Fields, axes: dict[str, int]) -> Fields:

@@ -209,18 +209,6 @@ class Tapped(nn.Module):
             handle.remove()
 
 
-def for_training(net: nn.Module) -> None:
-    """Have a network in training mode, until somebody wants another: to look is fast, to switch every module is not."""
-    if not net.training:
-        net.train()
-
-
-def for_evaluation(net: nn.Module) -> None:
-    """The same for evaluation mode."""
-    if net.training:
-        net.eval()
-
-
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
     """Evaluation mode within the block: BatchNorm uses running statistics, gates their mean, dropout does nothing."""

@@ -22,7 +22,7 @@ from sncl.training.checkpoint import check_seal, read_json
 from sncl.training.folder import DATA
 
 if TYPE_CHECKING:
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 PROTOCOL = "2020.1"  # docs/faithfulness.md; raised when a change moves numbers
 EXPERIMENT = "experiment.json"

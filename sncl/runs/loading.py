@@ -15,7 +15,7 @@ from sncl.runs.experiment import EXPERIMENT, PATH, PLACE, PROTOCOL, Experiment, 
 from sncl.runs.finished import stored_result
 from sncl.runs.result import Result
 from sncl.streams.stream import Stream
-from sncl.streams.user.data import UserData
+from sncl.streams.user.identity import UserData
 from sncl.tensors.fields import Fields
 from sncl.training.checkpoint import read_checkpoint
 from sncl.training.engine import choose_device

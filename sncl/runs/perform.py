@@ -17,6 +17,7 @@ from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.by_class import ByClass
 from sncl.evaluation.collapse import collapses
 from sncl.evaluation.metrics import average, backward_transfer, forgetting, forward_transfer
+from sncl.runs.beside import beside_others
 from sncl.runs.build import check_memory, make_learner, make_stream
 from sncl.runs.data import refuse_changed_data, stamp_of
 from sncl.runs.experiment import EXPERIMENT, PREPROCESSING, PROTOCOL, Experiment
@@ -68,7 +69,8 @@ def perform(
     options = (watch, checkpoint_seconds, keep_tasks, tensorboard, balance, step_sizes_of(experiment))
 
     def go() -> Result:
-        scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
+        with beside_others(experiment, stream, learner):
+            scores = run(learner, stream, experiment.epochs, folder, experiment.identity(), *options)
         return summarise(experiment, stream, learner, scores)
 
     try:

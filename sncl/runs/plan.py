@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sncl.errors import SnclError
 from sncl.methods.table import METHODS, Settings, entry, method_name
 from sncl.runs.experiment import Experiment
+from sncl.runs.length import is_short, planned_steps
 from sncl.runs.settings import MEMORY, NEUTRAL, TRAINING, USER, USER_MLP, make_method, neutral_of, resolve
 from sncl.streams.benchmarks import Benchmark, augmentation, augmented, named, stream_name, user_benchmark
 from sncl.training.gpu import may_have_gpu
@@ -14,7 +15,7 @@ from sncl.training.parallel import cores
 
 if TYPE_CHECKING:
     from sncl.methods.method import Method
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 CPU = "cpu"
 ON_CPU = ("float32", "eager")  # precision and engine: all there is
@@ -61,6 +62,8 @@ def plan(
         made = make_method(method, chosen)
         check_suits(method, made, stream, benchmark, user_data)
         check_training(chosen, made, benchmark)
+        if engine == "auto" and is_short(planned_steps(benchmark, tasks, epochs, chosen, user_data), benchmark):
+            engine = "eager"
         precision, engine = choose_execution(precision, engine, place, made)
     return Experiment(
         stream=stream,

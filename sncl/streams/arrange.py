@@ -96,7 +96,7 @@ def _classes(name: str, benchmark: Benchmark, dataset: Dataset) -> int:
 
 
 def _in_domain(rows: Tensor, domain: int) -> Phase:
-    return Phase(rows, torch.full_like(rows, domain))
+    return Phase(rows, torch.tensor(domain).expand(len(rows)))  # one number, however many samples
 
 
 def _by_class(stream: Stream, classes_per_task: int) -> Stream:

@@ -21,7 +21,7 @@ from sncl.streams.user.spec import FORMS
 
 if TYPE_CHECKING:
     from sncl.streams.stream import Scenario
-    from sncl.streams.user.data import UserData
+    from sncl.streams.user.identity import UserData
 
 Kind = Literal["seq", "perm", "rot", "360", "domain", "order"]
 SCENARIOS: dict[Kind, Scenario] = {

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Scenario = Literal["class-il", "domain-il", "general"]
 
+KEPT_BYTES = 2**28  # of test images that are other views of the same ones
+MAPPED_AT_ONCE = 1000  # images
+
 
 class Phase(NamedTuple):
     """One task: indices of samples in the data set and the domain (pixel map) of each, both int64 [samples]."""
@@ -119,14 +122,28 @@ class Stream:
         return upload(x, self.device), upload(y, self.device)
 
     def test(self, task: int) -> tuple[Tensor, Tensor]:
-        """The whole test set of a task (uint8 images, labels) on the device; made at the first call and kept."""
-        if task not in self._tests:
-            rows, domains = self.test_phases[task]
-            x = self.test_x[rows]
-            if self.maps is not None:
-                x = remap(x, self.maps[domains[0]], self._blanks)  # a test task lies in one domain
-            self._tests[task] = x.to(self.device), self.test_y[rows].to(self.device)
-        return self._tests[task]
+        """The whole test set of a task (uint8 images, labels) on the device; made at the first call and kept.
+
+        Where every task is another view of the same images, as many are kept as fit into ``KEPT_BYTES``, so that
+        a longer stream takes no more memory; the others are made again at every call.
+        """
+        if task in self._tests:
+            return self._tests[task]
+        made = self._made_test(task)
+        if self.maps is None or sum(x.nbytes for x, _ in self._tests.values()) + made[0].nbytes <= KEPT_BYTES:
+            self._tests[task] = made
+        return made
+
+    def _made_test(self, task: int) -> tuple[Tensor, Tensor]:
+        rows, domains = self.test_phases[task]
+        y = self.test_y[rows].to(self.device)
+        if self.maps is None:
+            return self.test_x[rows].to(self.device), y
+        x = self.test_x.new_empty((len(rows), *self.test_x.shape[1:]))
+        pixels = self.maps[domains[0]]  # a test task lies in one domain
+        for into, part in zip(x.split(MAPPED_AT_ONCE), rows.split(MAPPED_AT_ONCE), strict=True):
+            into.copy_(remap(self.test_x[part], pixels, self._blanks))
+        return x.to(self.device), y
 
     def joint(self) -> Stream:
         """Everything at once: one phase with every (row, domain) of all tasks, shuffled each epoch; the same tests."""

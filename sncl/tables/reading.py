@@ -58,13 +58,13 @@ def read_table(path: Path | str) -> Table:
         stamp = path.stat()
     except OSError as error:
         raise SnclError(f"{path} cannot be read ({error})") from error
-    found = _read(path, suffix, stamp.st_mtime_ns, stamp.st_size)
+    found = _read(path, suffix, (stamp.st_mtime_ns, stamp.st_ctime_ns, stamp.st_size, stamp.st_ino))
     return Table(dict(found.columns), list(found.notes))
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, suffix: str, modified: int, size: int) -> Table:
-    """The file as it was modified then."""
+def _read(path: Path, suffix: str, stamp: tuple[int, ...]) -> Table:
+    """The file as it was when it had this stamp."""
     columns, notes = read_parquet(path) if suffix == ".parquet" else read_separated(path)
     if not columns or not len(next(iter(columns.values()))):
         raise SnclError(f"{path} has no rows")

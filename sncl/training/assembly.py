@@ -12,16 +12,17 @@ from sncl.memory.memory import Memory
 from sncl.methods.method import Growth, Method, TaskEnd
 from sncl.networks.output import find_output, widen
 from sncl.networks.sharing import SharedPasses
-from sncl.networks.taps import Tapped, evaluating, for_training
+from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import eval_input, training_input
 from sncl.tensors.fields import Fields, Inputs, mapped, named, rows
 from sncl.tensors.random import Randomness
 from sncl.training.clipping import Clip
 from sncl.training.descent import Optimizer, carry_moments
 from sncl.training.ema import EMA
-from sncl.training.engine import Eager, make_engine
+from sncl.training.engine import Eager
 from sncl.training.group import check_draws_nothing
 from sncl.training.inputs import refuse_gaps
+from sncl.training.recorded import Recorded, make_engine
 from sncl.training.signature import Signature, first_samples, try_network
 from sncl.training.step import Step
 
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
 
 
 class Ready(NamedTuple):
-    """What there is once the network is prepared; ``average`` is that of its weights, ``clip`` bounds gradients."""
+    """What there is once the network is prepared; ``average`` is that of its weights, ``clip`` bounds gradients.
+
+    ``predictions`` are those that may be replayed.
+    """
 
     net: Tapped
     optimizer: Optimizer
     engine: Eager
+    predictions: Recorded
     average: EMA | None
     clip: Clip | None
 
@@ -73,7 +78,8 @@ def assemble(learner: Learner, net: Tapped, before: Ready | None = None) -> Read
     average = EMA(net.body, learner.ema) if learner.ema else None
     if average is not None and before is not None and before.average is not None:
         average.take_over(before.average)
-    return Ready(net, optimizer, engine, average, clip)
+    predictions = Recorded((learner.method, net, learner.transform))
+    return Ready(net, optimizer, engine, predictions, average, clip)
 
 
 def task_end(learner: Learner, task: Fields) -> TaskEnd:
@@ -91,7 +97,6 @@ def task_end(learner: Learner, task: Fields) -> TaskEnd:
 def expand(learner: Learner) -> Ready:
     """Let the method add what it needs for one more task."""
     net, before = learner.net, learner.ready
-    for_training(net)
     groups = learner.method.parameter_groups(net, learner.lr)
     with learner.random.as_global("gates"):
         learner.method.expand(net)
@@ -103,7 +108,6 @@ def expand(learner: Learner) -> Ready:
 def grow(learner: Learner, before: Ready, outputs: int) -> Ready:
     """Let the network have so many outputs; all else goes on from where it was ready ``before``."""
     net, added = before.net, outputs - learner.outputs
-    for_training(net)
     groups = learner.method.parameter_groups(net, learner.lr)
     stored = {} if learner.memory is None else learner.memory.fields
     growth = Growth(outputs, lambda body: widen(body, learner.output_layer, added), stored)

@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
-from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -18,16 +16,11 @@ from torch import Tensor
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method, Outcome
-from sncl.networks.taps import for_training
 from sncl.tensors.fields import Fields
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
-from sncl.training.replaying import RecordedStep, is_replayable
-from sncl.training.step import Observe, Step, StepInput, observe
-
-COMPILED_VARIANTS = 256  # of the step that may be compiled in one process: methods, settings, shapes
-MOST_FORMS = 64  # of steps that are told apart at a time
-COMPILING = RLock()  # compiler and capture are not made for several threads at a time
+from sncl.training.compiling import COMPILING, compiled_observe
+from sncl.training.step import Step, StepInput
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -97,48 +90,11 @@ class Eager:
     def __call__(self, given: StepInput, usual: bool) -> Outcome:
         """Make one step. ``usual``: a full batch with full replay, of which there will be many more."""
         given = given.with_drawn([upload(value, self.device) for value in given.drawn()])
-        for_training(self.step.net)
         with self.random.as_global("gates"):
             return self.step(given)
 
     def forget(self) -> None:
         """Tensors of the method, network or memory may have been replaced by others."""
-
-
-class Recorded(Eager):
-    """The step as it is written and, once steps like it have come, a replay of the operations it consists of.
-
-    A replay has the bits of the step, so which of the two a step is matters to nobody.
-    """
-
-    def __init__(self, step: Step, random: Randomness, device: torch.device) -> None:
-        super().__init__(step, random, device)
-        self._known: dict[Hashable, RecordedStep] = {}  # by the shapes of what a step reads
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": {}}  # a copy has tensors of its own
-
-    def __call__(self, given: StepInput, usual: bool) -> Outcome:
-        stored = self.step.memory.tensors if given.draws and self.step.memory is not None else {}
-        recorded = self._like((*shapes(given), *stored))
-        read = [*given.batch.values(), *given.drawn(), *stored.values()]
-        if not recorded.replays:
-            for_training(self.step.net)
-        elif not recorded.draws:
-            return recorded(partial(self.step, given), read)
-        with self.random.as_global("gates"):
-            return recorded(partial(self.step, given), read)
-
-    def _like(self, form: Hashable) -> RecordedStep:
-        """What is known of steps of this form; those that did not come again are forgotten where there are many."""
-        if form not in self._known:
-            if len(self._known) >= MOST_FORMS:
-                self._known = {each: known for each, known in self._known.items() if known.replays}
-            self._known[form] = RecordedStep()
-        return self._known[form]
-
-    def forget(self) -> None:
-        self._known = {}
 
 
 class _Capture(NamedTuple):
@@ -172,7 +128,6 @@ class Graph(Eager):
     def __call__(self, given: StepInput, usual: bool) -> Outcome:
         if not usual:
             return super().__call__(given, usual)
-        for_training(self.step.net)
         host, form = pack_drawn(given.drawn()), shapes(given)
         captured = self._captured.get(form)
         if captured is None:
@@ -217,13 +172,6 @@ class Graph(Eager):
         return _Capture(graph, given.batch, buffer, losses, outcome)
 
 
-def make_engine(name: str, step: Step, random: Randomness, device: torch.device) -> Eager:
-    """The engine of that name for a step. On a CPU, the step as it is written is replayed where it is safe to."""
-    if name == "graph":
-        return Graph(step, random, device)
-    return (Recorded if device.type == "cpu" and is_replayable(step) else Eager)(step, random, device)
-
-
 def shapes(given: StepInput) -> Hashable:
     """What two inputs have in common that the same captured step can serve."""
     batch = ((name, value.shape, value.dtype) for name, value in given.batch.items())
@@ -248,13 +196,3 @@ def unpack_drawn(given: StepInput, buffer: Tensor) -> StepInput:
     like = given.drawn()
     parts = buffer.split([value.numel() for value in like])
     return given.with_drawn([part.view(value.shape).to(value.dtype) for part, value in zip(parts, like, strict=True)])
-
-
-def compiled_observe() -> Observe:
-    """The forward half and, through it, the backward half of a step, compiled.
-
-    Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.
-    """
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_VARIANTS)
-    compiled: Any = torch.compile(observe, dynamic=False, options={"fallback_random": True, "deterministic": True})
-    return compiled  # type: ignore[no-any-return]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -103,7 +104,8 @@ def check_logits(learner: Learner, logits: Tensor) -> None:
     """Refuse to predict with a network that the last update broke."""
     if math.isnan(logits.sum().item()) and logits.isnan().any():
         try:
-            check_weights(learner)
+            with learner.predicting():
+                check_weights(learner)
         except Diverged as error:
             learner.watch.diverged = str(error)
             raise
@@ -117,6 +119,8 @@ def check_weights(learner: Learner) -> None:
     """
     learner.watch.check()
     net, average = learner.ready.net.body, learner.ready.average
+    if _are_finite(chain(net.parameters(), net.buffers(), () if average is None else average.slow.values())):
+        return
     finite = {name for name, _ in net.named_parameters(remove_duplicate=False)} | set(_statistics(net))
     for tensors in (net.state_dict(), {} if average is None else average.slow):
         checked = {
@@ -125,6 +129,11 @@ def check_weights(learner: Learner) -> None:
             if value.is_floating_point()
         }
         check_finite("weights", checked, learner.steps)
+
+
+def _are_finite(tensors: Iterable[Tensor]) -> bool:
+    """A fast first look: sums are finite unless a number is not or they overflow."""
+    return all(math.isfinite(each.detach().sum().item()) for each in tensors if each.is_floating_point())
 
 
 def _statistics(net: nn.Module) -> Iterator[str]:

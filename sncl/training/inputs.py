@@ -45,7 +45,7 @@ def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Ten
     given = learner.signature.checked(given)
     check_same_batch(learner, given, labels)
     if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
-        low, high = (labels.item(),) * 2 if len(labels) == 1 else (value.item() for value in labels.aminmax())
+        low, high = (int(each.item()) for each in ((labels[0],) * 2 if len(labels) == 1 else labels.aminmax()))
         check_labels(low, high, learner.outputs, learner.grows)
         if high >= learner.outputs:
             learner.grow(high + 1)

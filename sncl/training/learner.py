@@ -13,7 +13,7 @@ torch.Size([3])
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.networks.taps import Tapped, for_evaluation, for_training
+from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Transform
 from sncl.tensors.fields import Fields, named, rows
 from sncl.training import arguments, assembly, finite, state
@@ -35,7 +35,7 @@ from sncl.training.exclusive import exclusive
 from sncl.training.exporting.exportable import Exportable
 from sncl.training.group import choose_group
 from sncl.training.inputs import Labels, Samples, accepted_batch, as_inputs
-from sncl.training.predicting import Inference
+from sncl.training.predicting import Inference, replayed
 from sncl.training.replay import Replay
 from sncl.training.signature import Signature
 from sncl.training.snapshot import Snapshot
@@ -56,9 +56,8 @@ class Learner(BatchLearner, Exportable):
     a transform, floating-point ones are brought to the precision of the network. With ``grow`` a label for which the
     network has no output yet gets one, see :meth:`grow`; keep labels on the host then, for they are looked at.
 
-    ``precision`` of training passes is "float32" or "bfloat16"; ``engine`` is "eager" or "graph" (a CUDA graph, for
-    batches of the size of the first one). "auto" takes bfloat16 and the graph on a GPU (eager for token ids and
-    dictionaries), float32 and eager elsewhere.
+    ``precision`` of training passes is "float32" or "bfloat16"; ``engine`` is "eager" or "graph" (a CUDA graph, for the
+    first batch's size). "auto": bfloat16, graph on a GPU (eager for token ids, dictionaries), else float32 and eager.
 
     ``clip`` > 0 bounds the gradient's norm by so many times its running mean, see :mod:`sncl.training.clipping`.
     ``ema`` > 0 predicts with the average of the weights over the last steps, of which each step keeps that part (0.999:
@@ -185,7 +184,6 @@ class Learner(BatchLearner, Exportable):
                 raise SnclError(f"{type(self.method).__name__} looks at a task again when it ends: boundary(x, y)")
             x, y = accepted_batch(self, x, y)
             task = {**named(x), "y": y}
-        for_training(self.net)
         with self.random.as_global("gates"):
             content = self.method.at_boundary(self.net, assembly.task_end(self, task))
         self._replay.end_task(content)
@@ -220,9 +218,9 @@ class Learner(BatchLearner, Exportable):
         """
         inference = Inference(self.method, self.net, self.transform, self.signature, self.device)
         self.watch.check()
-        with self.predicting():
-            logits = inference.logits(x, task)
-            finite.check_logits(self, logits)
+        with self.averaged():
+            logits = replayed(inference, self.ready.predictions, x, task)
+        finite.check_logits(self, logits)
         return logits
 
     @exclusive
@@ -236,11 +234,13 @@ class Learner(BatchLearner, Exportable):
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """The network as it predicts: in evaluation mode, and its average where there is one."""
-        with self.exclusively():
-            average = self.ready.average if self._predicts_with_ema else None
-            for_evaluation(self.net)
-            with nullcontext() if average is None else average.in_place():
-                yield
+        with self.exclusively(), self.averaged(), evaluating(self.net):
+            yield
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Let the network be its average, where it predicts with one."""
+        average = self.ready.average if self._predicts_with_ema else None
+        return nullcontext() if average is None else average.in_place()
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:

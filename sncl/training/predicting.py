@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.methods.method import Method
-from sncl.networks.taps import Tapped
+from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Transform, eval_input
-from sncl.tensors.fields import Inputs, mapped, pieces, rows
+from sncl.tensors.fields import Inputs, mapped, named, pieces, rows
 from sncl.training.inputs import Labels, Samples, as_batch, as_inputs
+from sncl.training.recorded import Recorded, form_of
 from sncl.training.signature import Signature
 
 EVALUATION_BATCH = 500  # samples at a time: fits the cache of a core
@@ -33,21 +34,47 @@ class Inference(NamedTuple):
     @torch.no_grad()
     def logits(self, x: Samples, task: int | None) -> Tensor:
         """The logits of samples, computed some hundred at a time. [rows, classes]"""
+        return self.of(self.accepted(x, task), task)
+
+    def accepted(self, x: Samples, task: int | None) -> Inputs:
+        """Samples that the network takes, on its device."""
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         given = self.signature.checked(as_inputs(x))
+        return mapped(lambda tensor: tensor.to(self.device), given) if rows(given) <= EVALUATION_BATCH else given
+
+    def of(self, given: Inputs, task: int | None) -> Tensor:
+        """The logits of accepted samples."""
         try:
             if rows(given) <= EVALUATION_BATCH:
-                return self._part(given, task)
-            return torch.cat([self._part(part, task) for part in pieces(given, EVALUATION_BATCH)])
+                return self.method.predict(self.net, eval_input(self.transform, given), task)
+            parts = (mapped(lambda tensor: tensor.to(self.device), part) for part in pieces(given, EVALUATION_BATCH))
+            return torch.cat([self.of(part, task) for part in parts])
         except ValueError as error:  # a BatchNorm without running statistics, which needs two samples
             raise SnclError(
                 f"the network {type(self.net.body).__name__} cannot predict these samples: {error}"
             ) from error
 
-    def _part(self, x: Inputs, task: int | None) -> Tensor:
-        there = mapped(lambda tensor: tensor.to(self.device), x)
-        return self.method.predict(self.net, eval_input(self.transform, there), task)
+
+@torch.no_grad()
+def replayed(inference: Inference, recorded: Recorded, x: Samples, task: int | None) -> Tensor:
+    """The same logits, with a network that is in training: replayed where they may be, or in evaluation mode."""
+    given = inference.accepted(x, task)
+    if inference.device.type != "cpu" or rows(given) > EVALUATION_BATCH:
+        with evaluating(inference.net):
+            return inference.of(given, task)
+    inputs, made = list(named(given).values()), list[Tensor]()
+    form = (task, *named(given), form_of(inputs))
+    if found := recorded.replayable(form):
+        return found[0](inputs)[0]
+
+    def run() -> list[Tensor]:
+        with evaluating(inference.net):
+            made.append(inference.of(given, task))
+        return made
+
+    recorded.written(form, inputs, run)
+    return made[0]
 
 
 class Predicting(ABC):

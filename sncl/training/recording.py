@@ -1,12 +1,12 @@
-"""A training step recorded as the tensor operations it consists of, and replayed without the code that led to them.
+"""A computation recorded as the tensor operations it consists of, to be replayed without the code that led to them.
 
 On a small network most of a step is Python, autograd's bookkeeping and the modules around each operation. A recording
-is what is left without them: the very calls that a step made below autograd, those of the backward pass among them, in
-their order and on the same tensors, so a replay has the bits of the step. It is to a CPU what a CUDA graph is to a GPU,
-and asks the same of a step: the same operations every time, and none that is asked for its value on the host.
+is what is left without them: the very calls that were made below autograd, those of the backward pass among them, in
+their order and on the same tensors, so a replay has the same bits. It is to a CPU what a CUDA graph is to a GPU, and
+asks the same of a step: the same operations every time, and none that is asked for its value on the host.
 
-What a step reads that is neither an input nor made by it is a constant: parameters, buffers, states that change in
-place. That nothing else was taken for one is seen by recording twice: two steps must be the same calls.
+What is read that is neither an input nor made by a call is a constant: parameters, buffers, states that change in
+place. That nothing else was taken for one is seen by recording twice: both must be the same calls.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ALIASES = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}  # below autograd these change nothing
+MOST_BYTES = 2**26  # that calls make: of more, so little is spent around the operations that it is not worth keeping
 
 
-@dataclass(frozen=True)  # no tuple: the third value is not the third constant
+@dataclass(frozen=True)
 class Value:
     """An input of a recording or what one of its calls returned, by number."""
 
@@ -31,12 +32,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor that is there before and after the step, by its place among :attr:`Recording.constants`."""
+    """A tensor that is there before and after, by its place among :attr:`Recording.constants`."""
 
     number: int
 
 
-class View(NamedTuple):
+class ConstantView(NamedTuple):
     """How a constant is seen in other constants, rather than there by itself."""
 
     operation: Any
@@ -66,53 +67,76 @@ class Call(NamedTuple):
         """Whether it takes random numbers from torch's global generator."""
         return torch.Tag.nondeterministic_seeded in self.operation.tags
 
+    def mutated(self) -> list[Any]:
+        """The values and constants it writes into."""
+        given = zip(self.operation._schema.arguments, self.arguments, strict=False)
+        written = [each for argument, each in given if _is_written(argument)]
+        written += [
+            self.options[argument.name]
+            for argument in self.operation._schema.arguments
+            if argument.name in self.options and _is_written(argument)
+        ]
+        return [part for each in written for part in (each if type(each) is list else [each])]
+
 
 class Recording(NamedTuple):
-    """The calls of one step, from ``inputs`` values to the values it returned."""
+    """The calls from ``inputs`` values to those that were returned."""
 
     inputs: int
     calls: list[Call]
     constants: list[Tensor]
-    views: dict[int, View]  # of constants, by number
+    views: dict[int, ConstantView]  # of constants, by number
     returned: list[Value | Constant]
+    tensors: list[Tensor]  # what each value was, by number
 
     @property
     def draws(self) -> bool:
         return any(call.draws for call in self.calls)
 
+    @property
+    def owned(self) -> list[Tensor]:
+        """The constants that are no views of others."""
+        return [tensor for number, tensor in enumerate(self.constants) if number not in self.views]
+
+    def changed(self) -> set[int]:
+        """The storages of the values that calls write into."""
+        parts = (part for call in self.calls for part in call.mutated())
+        return {storage(self.tensors[part.number]) for part in parts if isinstance(part, Value)}
+
     def same_as(self, other: Recording) -> bool:
         """Whether both are the same calls on the same constants."""
-        if (self.inputs, self.calls, self.views, self.returned) != (
-            other.inputs,
-            other.calls,
-            other.views,
-            other.returned,
-        ) or len(self.constants) != len(other.constants):
+        ours, theirs = (each._replace(constants=[], tensors=[]) for each in (self, other))
+        if ours != theirs or len(self.constants) != len(other.constants):
             return False
         pairs = zip(self.constants, other.constants, strict=True)
-        return all(ours is theirs or number in self.views for number, (ours, theirs) in enumerate(pairs))
+        return all(mine is its or number in self.views for number, (mine, its) in enumerate(pairs))
 
 
 class Recorder(TorchDispatchMode):
     """Notes every operation that runs within the block, below autograd."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.constants: list[Tensor] = []
-        self.views: dict[int, View] = {}
+        self.views: dict[int, ConstantView] = {}
+        self.tensors: list[Tensor] = []
         self._known: dict[int, Value | Constant] = {}
-        self._alive: list[Tensor] = []  # so that no other tensor gets the identity of one that is known
-        self._numbers = 0
-        self.asked = False  # for a value, on the host
+        self._aliases: list[Tensor] = []  # alive, so that no other tensor gets the identity of one that is known
+        self._bytes = 0
+        self.refused = False
         for each in inputs:
             self._new(each)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nobody compiles a step that is recorded. To say so otherwise, PyTorch would load its whole compiler."""
+        return False
+
     def _new(self, tensor: Tensor) -> Value:
-        value = Value(self._numbers)
-        self._numbers += 1
+        value = Value(len(self.tensors))
         self._known[id(tensor)] = value
-        self._alive.append(tensor)
+        self.tensors.append(tensor)
         return value
 
     def _constant(self, tensor: Tensor) -> Constant:
@@ -134,27 +158,42 @@ class Recorder(TorchDispatchMode):
             return [self._made(each) for each in result]
         if not isinstance(result, Tensor):
             return None
-        return self._known.get(id(result)) or self._new(result)  # what was changed in place is known
+        if id(result) not in self._known:  # what was changed in place is known
+            self._bytes += result.numel() * result.element_size()
+            self._new(result)
+        return self._known[id(result)]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
-        self.asked |= _asks(func, args)
+        if self.refused:
+            return func(*args, **options)
+        self.refused = _asks(func, args) or torch.Tag.inplace_view in func.tags
         given, chosen = tuple(self.named(each) for each in args), {key: self.named(options[key]) for key in options}
         result = func(*args, **options)
-        if func in ALIASES or (_is_view(func) and not any(_values((given, list(chosen.values()))))):
+        if func in ALIASES or (is_view(func) and not any(_values((given, list(chosen.values()))))):
             self._alias(func, given, result)
         else:
-            self.calls.append(Call(func, given, chosen, self._made(result)))
+            self._note(Call(func, given, chosen, self._made(result)))
         return result
+
+    def _note(self, call: Call) -> None:
+        self.calls.append(call)
+        if self._bytes > MOST_BYTES:
+            self.refused = True
 
     def _alias(self, func: Any, given: tuple[Any, ...], result: Any) -> None:
         """What is another name of a value, or a view of constants, is not computed again."""
         if func in ALIASES:
             self._known[id(result)] = given[0]
-            self._alive.append(result)
+            self._aliases.append(result)
             return
         for place, each in enumerate(result if isinstance(result, (list, tuple)) else [result]):
-            self.views[self._constant(each).number] = View(func, (*given, place))
+            self.views[self._constant(each).number] = ConstantView(func, (*given, place))
+
+
+def storage(tensor: Tensor) -> int:
+    """Where the numbers of a tensor lie."""
+    return tensor.untyped_storage().data_ptr()
 
 
 def _asks(func: Any, args: Any) -> bool:
@@ -171,24 +210,33 @@ def _indexes_by_number(func: Any, args: Any) -> bool:
     return all(each is None or each.dtype not in (torch.bool, torch.uint8) for each in args[1])
 
 
-def _is_view(func: Any) -> bool:
+def is_view(func: Any) -> bool:
+    """Whether what an operation returns lies where its arguments do."""
     return any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _values(nested: Any) -> Iterable[Value]:
     if isinstance(nested, Value):
         yield nested
-    elif isinstance(nested, (list, tuple)) and not isinstance(nested, Constant):
+    elif isinstance(nested, (list, tuple)):
         for each in nested:
             yield from _values(each)
 
 
-def record(step: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor]) -> tuple[Sequence[Tensor], Recording | None]:
-    """Make a step: what it returned, and what it consists of; None where it asks for values and cannot be replayed."""
+def record(run: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor]) -> Recording | None:
+    """Run once, and note what it consists of; None where that cannot be replayed.
+
+    So it is where a value is asked for, an input is changed or comes twice, or much is computed.
+    """
     recorder = Recorder(inputs)
     with recorder:
-        returned = step()
-    if recorder.asked:
-        return returned, None
+        returned = run()
     named = [recorder.named(each) for each in returned]
-    return returned, Recording(len(inputs), recorder.calls, recorder.constants, recorder.views, named)
+    found = Recording(len(inputs), recorder.calls, recorder.constants, recorder.views, named, recorder.tensors)
+    if recorder.refused or len(set(map(id, inputs))) < len(inputs) or found.changed() & set(map(storage, inputs)):
+        return None
+    return found

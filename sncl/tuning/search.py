@@ -15,7 +15,7 @@ from sncl.runs.experiment import PROTOCOL, Experiment
 from sncl.runs.plan import benchmark_of, neutral_settings, plan
 from sncl.runs.settings import defaults
 from sncl.streams.benchmarks import stream_name
-from sncl.streams.user.data import UserData
+from sncl.streams.user.identity import UserData
 from sncl.tuning.space import Choices, Space, including, is_on, parse_values, usual_space
 
 

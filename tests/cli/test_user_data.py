@@ -19,7 +19,8 @@ from sncl.bench.subjects import subject
 from sncl.methods.table import METHODS
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
-from sncl.streams.user.data import UserData, read
+from sncl.streams.user.data import read
+from sncl.streams.user.identity import UserData
 from sncl.streams.user.spec import parse_spec
 from sncl.training.checkpoint import read_checkpoint, read_json
 from sncl.training.log import LOG

@@ -113,9 +113,62 @@ def test_old_answers_change_only_by_the_new_classes_share() -> None:
     np.testing.assert_allclose(after[:, 1:] / after[:, 1:].sum(1, keepdims=True), before, rtol=1e-12)
 
 
+@pytest.mark.parametrize("model", models(), ids=["sncl", "derpp", "sgd"])
+@pytest.mark.parametrize("text", [False, True])
+def test_rows_that_come_singly_are_looked_at_once_with_the_same_result(model: Estimator, text: bool) -> None:
+    """As lists they go through all that scikit-learn checks."""
+    X, y = blobs(40)
+    y = y.astype("U1") if text else y
+    model, long = copy.deepcopy(model), copy.deepcopy(model)
+    for row in range(40):
+        model.partial_fit(X[row : row + 1], y[row : row + 1])
+        long.partial_fit(X[row : row + 1].tolist(), y[row : row + 1].tolist())
+        again = X[row // 2 : row // 2 + 1]
+        assert np.array_equal(model.predict_proba(again), long.predict_proba(again.tolist()))
+    assert same(model.learner_, long.learner_)
+    assert model.classes_.tolist() == long.classes_.tolist()
+    assert model.state()[1] == long.state()[1]
+
+
+WRONG: dict[str, tuple[Any, Any, str]] = {
+    "infinite": (np.full((1, 6), np.inf), np.array([0]), "infinity"),
+    "narrow": (np.zeros((1, 5)), np.array([0]), "5 features"),
+    "flat": (np.zeros(6), np.array([0]), "2D array"),
+    "deep": (np.zeros((1, 6, 1)), np.array([0]), "dim 3"),
+    "empty": (np.zeros((0, 6)), np.array([], dtype=int), "0 sample"),
+    "too few labels": (np.zeros((2, 6)), np.array([0]), "inconsistent numbers of samples"),
+    "fractions": (np.zeros((1, 6)), np.array([0.5]), "Unknown label type"),
+    "labels in columns": (np.zeros((1, 6)), np.array([[0, 1]]), "1d array"),
+    "other labels": (np.zeros((1, 6)), np.array(["a"]), "labels are"),
+    "no numbers": (np.zeros((1, 6), dtype=complex), np.array([0]), "Complex data"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_rows_that_are_wrong_are_refused_after_others_that_were_right(name: str) -> None:
+    X, y = blobs(30)
+    model = ContinualClassifier("er", **SMALL).partial_fit(X, y)
+    X, y, words = WRONG[name]
+    before = model.state()
+    with pytest.raises(ValueError, match=words):
+        model.partial_fit(X, y)
+    assert all(torch.equal(before[0][key], value) for key, value in model.state()[0].items())
+    assert before[1] == model.state()[1]
+    if not ("label" in name or name == "fractions"):
+        with pytest.raises(ValueError, match=words):
+            model.predict(X)
+
+
+def test_rows_without_names_are_doubted_where_there_were_names() -> None:
+    frame = load_wine(as_frame=True)
+    model = ContinualClassifier("er", **SMALL).fit(frame.data, frame.target)
+    with pytest.warns(UserWarning, match="feature names"):
+        model.predict(frame.data.to_numpy())
+
+
 @pytest.mark.parametrize("method", USABLE)
 def test_every_usable_method_works_as_an_estimator(method: str) -> None:
-    X, y = blobs(60)
+    X, y = blobs(40)
     settings = {"anchor_steps": 2} if method == "hal" else None
     model = ContinualClassifier(method, settings=settings, **SMALL | {"epochs": 1}).fit(X[y < 3], y[y < 3])
     assert model.predict(X).shape == (60,)

@@ -27,7 +27,7 @@ SHIM = HELPERS.parent / "reliability" / "shim.c"
 ACTIONS = ("nothing", "kill before", "kill after", "kill half", "fail once", "fail on", "stop")  # as the shim counts
 PRELOADED = (
     *("sncl.cli.commands", "sncl.cli.jobs", "sncl.runs.summary", "sncl.runs.perform", "sncl.runs.plan"),
-    *("sncl.live.view", "sncl.training.follow", "sncl.training.tensorboard", "sklearn.datasets", "workloads"),
+    *("sncl.live.view", "sncl.training.follow", "sncl.training.tensorboard", "pydantic.fields", "workloads"),
 )
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
 

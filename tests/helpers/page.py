@@ -1,21 +1,30 @@
 """Run a page of the documentation as its reader would: ``python page.py PAGE`` in an empty folder.
 
+``python page.py`` runs one page after the other, each in a process of its own that need not load torch: a fork of this
+one. It reads lines of JSON, [page, folder, file for what is printed], and answers each with an exit code.
+
 Blocks marked ``python`` and ``console`` are run from top to bottom, code in one namespace. Blocks that are only to be
 read are marked otherwise: ``py`` and ``sh`` (which look the same), ``text``, ``toml``.
 """
 
 from __future__ import annotations
 
+import atexit
+import importlib
+import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+PRELOADED = ("sncl.cli.commands", "sncl.runs.perform", "sncl.live.view", "sncl.estimator.classifier", "pydantic.fields")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -77,5 +86,38 @@ def run_page(page: Path) -> None:
             run_command(words)
 
 
+def run_fork(page: str, folder: str, printed: str) -> None:
+    """What a fork does: run a page in its folder, and end. What is printed goes into a file, and nothing is read."""
+    code = 1
+    try:
+        os.chdir(folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, name in ((1, printed), (2, printed + ".err")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), number)
+        run_page(Path(page))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    """Answer one line after the other, until there are no more."""
+    answers = os.fdopen(os.dup(1), "w")
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            run_fork(*json.loads(line))
+        _, status = os.waitpid(pid, 0)
+        answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        answers.flush()
+
+
 if __name__ == "__main__":
-    run_page(Path(sys.argv[1]))
+    run_page(Path(sys.argv[1])) if sys.argv[1:] else serve()

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from forks import PRELOADED
 from run_folders import differences, same_run
 
 from sncl.cli import main
@@ -57,7 +58,7 @@ def test_differences_are_found(tmp_path: Path) -> None:
 def processes() -> multiprocessing.context.ForkServerContext:
     """Fresh processes that need not load torch each time: they are forked off one that has done nothing else."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sncl.cli", "sncl.cli.jobs", "sncl.runs.summary", "sklearn.datasets"])
+    context.set_forkserver_preload([*PRELOADED])
     return context
 
 

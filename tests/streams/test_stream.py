@@ -63,6 +63,35 @@ def test_mapped_data_stays_on_the_host() -> None:
     assert moved.x.device.type == moved.test_x.device.type == "meta"
 
 
+@pytest.mark.parametrize("name", ["perm-digits", "rot-digits"])
+def test_a_longer_stream_keeps_no_more_test_images(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = made(name, tasks=6)
+    size = stream.test(0)[0].nbytes
+    monkeypatch.setattr("sncl.streams.stream.KEPT_BYTES", 2 * size + 1)
+    monkeypatch.setattr("sncl.streams.stream.MAPPED_AT_ONCE", 7)
+    again = made(name, tasks=6)
+    assert stream.maps is not None
+    for task in range(6):
+        rows, domains = stream.test_phases[task]
+        blank = torch.cat([stream.test_x[rows].flatten(2), torch.zeros(len(rows), 1, 1, dtype=torch.uint8)], 2)
+        expected = blank[:, :, stream.maps[domains[0]]].reshape(len(rows), 1, 8, 8)
+        for _ in range(2):
+            x, y = again.test(task)
+            assert torch.equal(x, expected) and torch.equal(y, stream.test_y[rows])
+    assert [again.test(task)[0] is again.test(task)[0] for task in range(6)] == [True, True, *[False] * 4]
+
+
+def test_a_task_more_costs_a_stream_one_pixel_map() -> None:
+    def stored(tasks: int) -> int:
+        stream = made("perm-digits", tasks=tasks)
+        assert stream.maps is not None
+        tensors = [each for phase in (*stream.phases, *stream.test_phases) for each in phase]
+        held = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}
+        return sum(held.values()) + stream.maps.nbytes
+
+    assert stored(50) - stored(5) == 45 * (64 * 8 + 2 * 8)  # and the number of its domain, for training and test
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["seq-digits", "rot-digits", "digits-360"])
 def test_streams_on_the_gpu_are_the_streams_on_the_host(name: str) -> None:

@@ -136,6 +136,21 @@ def test_a_gap_that_comes_later_becomes_the_mean_so_far() -> None:
     assert encoder.encode({"n": np.array([np.nan, 5.0])}).tolist() == [[3.0], [5.0]]  # no column says so: none is free
 
 
+def test_means_follow_single_numbers_by_the_same_formula_as_batches() -> None:
+    numbers = np.array([3.0, np.nan, -1e300, 1e300, 0.1, 1.7e308, -1.7e308])
+    mean, count = 0.0, 0
+    encoder = TableEncoder.made_for({"n": numbers})
+    for number in numbers:
+        encoder.update({"n": np.array([number])})
+        if not np.isnan(number):
+            count += 1
+            with np.errstate(over="ignore"):
+                mean += float((np.array([number]).mean() - mean) * (1 / count))
+            mean = mean if np.isfinite(mean) else 0.0
+        state = encoder.to_json()["columns"][0]
+        assert encoder.encode({"n": np.array([np.nan])})[0, 0] == mean, state
+
+
 def test_the_largest_numbers_there_are_have_a_mean_all_the_same() -> None:
     encoder = TableEncoder.made_for({"n": np.array([1.0])})
     encoder.update({"n": np.full(4, 1.7e308)})

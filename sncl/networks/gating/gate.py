@@ -29,7 +29,6 @@ from sncl.tensors.group import Share
 
 LOG_START = -9.0  # the first log variance
 LOG_LAMBDA_LIMIT = 10.0
-MATRIX = 2  # axes: samples and channels
 
 
 class Gate(nn.Module, ABC):
@@ -61,13 +60,10 @@ class Gate(nn.Module, ABC):
         return self.mu * self.is_open()
 
     def scaled(self, h: Tensor, factor: Tensor) -> Tensor:
-        """Responses times ``factor`` [channels], or [rows, channels] with one for each sample."""
-        factor = factor.to(h.dtype)
-        if h.dim() > MATRIX:
-            shape = [1] * h.dim()
-            shape[0], shape[self.axis] = 1 if factor.dim() == 1 else factor.shape[0], factor.shape[-1]
-            factor = factor.reshape(shape)
-        return h * factor
+        """Responses times ``factor`` [rows or 1, channels]."""
+        shape = [1] * h.dim()
+        shape[0], shape[self.axis] = factor.shape
+        return h * factor.to(h.dtype).reshape(shape)
 
 
 class ReserveGate(Gate):
@@ -89,7 +85,7 @@ class ReserveGate(Gate):
 
     def forward(self, h: Tensor) -> Tensor:
         factor = self.mu * self.opened if self.training else self.factor()
-        return self.scaled(h, factor)
+        return self.scaled(h, factor.unsqueeze(0))
 
 
 class VarianceGate(Gate):
@@ -126,7 +122,7 @@ class VarianceGate(Gate):
         return torch.randn(samples, self.channels, device=self.mu.device)
 
     def forward(self, h: Tensor) -> Tensor:
-        tau = self.draw(h.shape[0]) if self.training or self.sampling else self.mu
+        tau = self.draw(h.shape[0]) if self.training or self.sampling else self.mu.unsqueeze(0)
         if not self.training and self.masking:
             tau = tau * self.is_open()
         return self.scaled(h, tau)

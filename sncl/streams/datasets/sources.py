@@ -67,13 +67,15 @@ class Dataset:
 
 
 class Reader(NamedTuple):
-    """How one data set is found under a root, which files it is read from, how, and what to put there."""
+    """How one data set is found under a root, which files it is read from, how, and what to put there; ``samples`` is
+    how many are to train on, as published."""
 
     find: Callable[[Path], Path | None]
     files: Callable[[Path], list[Path]]
     read: Callable[[Path, Progress | None], Images]
     expected: str
     classes: int
+    samples: int
     mapped: bool = False
 
 
@@ -87,9 +89,9 @@ class Status(NamedTuple):
 
 
 READERS = {
-    "mnist": Reader(mnist.find, mnist.files, lambda path, _: mnist.read(path), mnist.EXPECTED, mnist.CLASSES),
+    "mnist": Reader(mnist.find, mnist.files, lambda path, _: mnist.read(path), mnist.EXPECTED, mnist.CLASSES, 60_000),
     "cifar10": Reader(
-        cifar10.find, cifar10.files, lambda path, _: cifar10.read(path), cifar10.EXPECTED, cifar10.CLASSES
+        cifar10.find, cifar10.files, lambda path, _: cifar10.read(path), cifar10.EXPECTED, cifar10.CLASSES, 50_000
     ),
     "tiny-imagenet": Reader(
         tiny_imagenet.find,
@@ -97,9 +99,12 @@ READERS = {
         tiny_imagenet.read,
         tiny_imagenet.EXPECTED,
         tiny_imagenet.CLASSES,
+        100_000,
         mapped=True,
     ),
-    "digits": Reader(digits.find, digits.files, lambda path, _: digits.read(path), digits.EXPECTED, digits.CLASSES),
+    "digits": Reader(
+        digits.find, digits.files, lambda path, _: digits.read(path), digits.EXPECTED, digits.CLASSES, 1_437
+    ),
 }
 
 

@@ -8,9 +8,7 @@ what was read belongs to the identity of a run.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,63 +19,17 @@ from sncl.streams.datasets.sources import Dataset
 from sncl.streams.holdout import hold_out_test
 from sncl.streams.user.arrays import list_arrays
 from sncl.streams.user.folder import list_folder
+from sncl.streams.user.identity import UserData
 from sncl.streams.user.listing import Annotations, Listing, Strings, sorted_names
-from sncl.streams.user.recognise import Form
 from sncl.streams.user.spec import Cut, DataSpec
 from sncl.streams.user.tables import list_table
 from sncl.tables.columns import is_number, some
 
-CUT_TITLES: dict[Cut, str] = {"classes": "", "domain": " by domain", "none": " uncut"}
 TEST_FRACTION = 0.2  # of each class, where there is no test set
 TEST_SEED = 0  # the same test samples for every seed of a run
 MAPPED_FROM = 2**30  # bytes: smaller data sets go to the GPU as a whole
-OF_COLUMNS = ("ignore", "categories", "numbers")
 MAJORITY = 1.5  # times the share of a class if all were equal: from here on it is pointed out
 SMALL_IMAGE = 28  # pixels a side: grey images up to here need no convolutions
-
-
-@dataclass(frozen=True)
-class UserData:
-    """What an experiment keeps of the user's data: enough to read them again and to notice that they changed.
-
-    ``rows`` is the number of training samples; ``pixels`` says whether they are images of bytes. ``path`` does not
-    belong to the identity of a run. ``ignore``, ``categories`` and ``numbers`` are the columns that were named so.
-    """
-
-    form: Form
-    path: str
-    cut: Cut
-    target: str | None
-    domain: str | None
-    size: int | None
-    classes: int
-    domains: int
-    rows: int
-    pixels: bool
-    network: Literal["mlp", "resnet18"]
-    fingerprint: str
-    ignore: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in OF_COLUMNS:  # lists, where they come from a file
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-
-    @property
-    def name(self) -> str:
-        """What the stream is called in results."""
-        return f"{self.form}:{Path(self.path).name}{CUT_TITLES[self.cut]}"
-
-    def spec(self) -> DataSpec:
-        """How to read the same data again."""
-        kinds = self.ignore, self.categories, self.numbers
-        return DataSpec(self.form, Path(self.path), self.cut, self.target, self.domain, self.size, *kinds)
-
-    def deciding(self) -> dict[str, Any]:
-        """What belongs to the identity of a run, as plain data; columns only where some are named."""
-        facts = {key: value for key, value in asdict(self).items() if key != "path"}
-        return {key: list(value) if key in OF_COLUMNS else value for key, value in facts.items() if value != ()}
 
 
 class Loaded(NamedTuple):

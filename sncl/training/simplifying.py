@@ -1,0 +1,160 @@
+"""Recordings without the calls that change nothing.
+
+No bit of what is computed changes. Left out are results that nobody reads, views that show nothing else, copies of what
+nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sncl.training.recording import Call, Constant, Recording, Value, is_view, storage
+
+aten = torch.ops.aten
+BY_SHAPE = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_zeros.default}
+
+
+def simplified(recording: Recording) -> Recording:
+    """The same with fewer calls."""
+    for change in (_without_transpositions, _without_same_views, _without_copies, _without_fixed):
+        recording = change(recording)
+    return recording._replace(calls=_needed(recording))
+
+
+def _renamed(nested: Any, names: dict[Any, Any]) -> Any:
+    if isinstance(nested, (Value, Constant)):
+        return names.get(nested, nested)
+    if isinstance(nested, (list, tuple)):
+        return type(nested)(_renamed(each, names) for each in nested)
+    return nested
+
+
+def _with_names(call: Call, names: dict[Any, Any]) -> Call:
+    options = {key: _renamed(value, names) for key, value in call.options.items()}
+    return Call(call.operation, _renamed(call.arguments, names), options, _renamed(call.results, names))
+
+
+def _changed(recording: Recording, calls: list[Call], names: dict[Any, Any]) -> Recording:
+    return recording._replace(calls=calls, returned=_renamed(recording.returned, names))
+
+
+def _without_transpositions(recording: Recording) -> Recording:
+    """The transposition of a transposition is the value itself."""
+    kept: list[Call] = []
+    names: dict[Any, Any] = {}
+    origin: dict[Any, Any] = {}  # of what was transposed
+    for each in recording.calls:
+        call = _with_names(each, names)
+        if call.operation is aten.t.default:
+            source = call.arguments[0]
+            if source in origin:
+                names[call.results] = origin[source]
+                continue
+            origin[call.results] = source
+        kept.append(call)
+    return _changed(recording, kept, names)
+
+
+def _without_same_views(recording: Recording) -> Recording:
+    """A view of all of a value that has its shape and strides is the value itself."""
+    kept: list[Call] = []
+    names: dict[Any, Any] = {}
+    for each in recording.calls:
+        call = _with_names(each, names)
+        source = call.arguments[0] if call.arguments else None
+        if (
+            is_view(call.operation)
+            and isinstance(source, Value)
+            and isinstance(call.results, Value)
+            and _place(recording.tensors[source.number]) == _place(recording.tensors[call.results.number])
+        ):
+            names[call.results] = source
+        else:
+            kept.append(call)
+    return _changed(recording, kept, names)
+
+
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    """How a tensor lies in its storage, and which that is."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset(), storage(tensor)
+
+
+def _without_copies(recording: Recording) -> Recording:
+    """A copy in a tensor of its own, with the same strides, of a value that nobody reads afterwards, is that value.
+
+    Autograd makes one of every gradient that somebody else holds, which here is the recorder alone.
+    """
+    last = {value: place for place, call in enumerate(recording.calls) for value in call.reads()}
+    last |= dict.fromkeys((each for each in recording.returned if isinstance(each, Value)), len(recording.calls))
+    kept: list[Call] = []
+    names: dict[Any, Any] = {}
+    for place, each in enumerate(recording.calls):
+        call = _with_names(each, names)
+        if kept and _is_copy_of(kept[-1], call, recording.tensors) and last[each.arguments[1]] == place:
+            kept.pop()
+            names[call.results] = call.arguments[1]
+        else:
+            kept.append(call)
+    return _changed(recording, kept, names)
+
+
+def _is_copy_of(empty: Call, copy: Call, tensors: Sequence[Tensor]) -> bool:
+    """Whether a value is copied into a tensor that was made just for that, and lies there as it did."""
+    if copy.operation is not aten.copy_.default or empty.operation is not aten.new_empty_strided.default:
+        return False
+    target, source = copy.arguments[:2]
+    if target != empty.results or source != empty.arguments[0] or not isinstance(source, Value):
+        return False
+    ours, theirs = tensors[target.number], tensors[source.number]
+    return (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+
+
+def _without_fixed(recording: Recording) -> Recording:
+    """What depends on shapes alone is a constant, unless somebody writes into it or gets it."""
+    returned = {storage(recording.tensors[each.number]) for each in recording.returned if isinstance(each, Value)}
+    taken = returned | recording.changed()
+    constants = list(recording.constants)
+    names: dict[Any, Any] = {}
+    kept: list[Call] = []
+    for call in recording.calls:
+        made = call.makes()
+        if _is_fixed(call, names) and not taken.intersection(storage(recording.tensors[each.number]) for each in made):
+            for each in made:
+                names[each] = Constant(len(constants))
+                constants.append(recording.tensors[each.number])
+        else:
+            kept.append(_with_names(call, names))
+    return _changed(recording._replace(constants=constants), kept, names)
+
+
+def _is_fixed(call: Call, fixed: dict[Any, Any]) -> bool:
+    """Whether a call makes the same numbers every time, of nothing but what is fixed."""
+    if call.mutates or call.draws:
+        return False
+    if call.operation in BY_SHAPE:
+        return True
+    return bool(call.reads()) and not _reads_constants(call) and all(each in fixed for each in call.reads())
+
+
+def _reads_constants(call: Call) -> bool:
+    """Whether a call reads a tensor that is there all the time, and may change."""
+
+    def inside(nested: Any) -> bool:
+        return isinstance(nested, Constant) or (isinstance(nested, (list, tuple)) and any(map(inside, nested)))
+
+    return inside(call.arguments) or inside(list(call.options.values()))
+
+
+def _needed(recording: Recording) -> list[Call]:
+    """Those calls that change a tensor, draw random numbers, or make what others need."""
+    needed = set(recording.returned)
+    kept: list[Call] = []
+    for call in reversed(recording.calls):
+        if call.mutates or call.draws or needed.intersection(call.makes()):
+            needed.update(call.reads())
+            kept.append(call)
+    return kept[::-1]
