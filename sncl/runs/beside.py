@@ -87,8 +87,10 @@ def compile_elsewhere(order: FirstSteps) -> None:
 
 def compile_step(order: FirstSteps, report: Callable[[Any], None]) -> None:
     """In that process: make the first steps of the experiment, and be heard of meanwhile."""
+    from torch._inductor import config as compiler
+
     warnings.simplefilter("ignore")  # what there is to say, the run says itself
-    torch._inductor.config.compile_threads = max(1, cores() // COMPILERS)
+    compiler.compile_threads = max(1, cores() // COMPILERS)
     done = Event()
 
     def tell() -> None:
