@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -45,7 +46,7 @@ AXES = {
 QUICK = 3  # points of each axis with --quick: the first ones
 SEEN = 10  # times the memory's samples
 BEFORE = 8  # steps, after which a step like them has its usual time
-TURNS, SECONDS = 7, 0.04  # of which the shortest counts; at least one step
+TURNS, SECONDS = 7, 0.04  # of which the median counts; at least one step
 FEW = 4  # steps in each earlier task
 
 
@@ -74,7 +75,7 @@ def measure(axis: str, value: int, method: str) -> Point:
     for _ in range(TURNS):
         times.append(seconds(step, steps))
         bare_times.append(seconds(bare, bare_steps))
-    return Point(axis, value, method, 1000 * min(times), 1000 * min(bare_times), resident("VmHWM") - before)
+    return Point(axis, value, method, 1000 * median(times), 1000 * median(bare_times), resident("VmHWM") - before)
 
 
 def subject(size: dict[str, int], method: str) -> tuple[Learner, Callable[[], None]]:
