@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-HIDDEN = (100, 100)
+HIDDEN, LR = (100, 100), 0.03
 MEMORY, REPLAY = 200, 32
 CLASSES = np.arange(10)
 
@@ -19,12 +19,12 @@ CLASSES = np.arange(10)
 class RiverModel:
     """River: one row after the other, as dictionaries."""
 
-    def __init__(self, name: str, features: int, seed: int, lr: float) -> None:
+    def __init__(self, name: str, features: int, seed: int) -> None:
         from river import linear_model, optim, tree
 
         self.model = {
             "Hoeffding tree": tree.HoeffdingTreeClassifier,
-            "softmax regression": lambda: linear_model.SoftmaxRegression(optim.SGD(lr)),
+            "softmax regression": lambda: linear_model.SoftmaxRegression(optim.SGD(LR)),
         }[name]()
 
     def native(self, x, y):
@@ -41,14 +41,14 @@ class RiverModel:
 class SklearnModel:
     """scikit-learn's ``partial_fit``."""
 
-    def __init__(self, name: str, features: int, seed: int, lr: float) -> None:
+    def __init__(self, name: str, features: int, seed: int) -> None:
         from sklearn.linear_model import SGDClassifier
         from sklearn.neural_network import MLPClassifier
 
         self.model = {
             "SGDClassifier": lambda: SGDClassifier(loss="log_loss", random_state=seed),
             "MLPClassifier": lambda: MLPClassifier(
-                HIDDEN, solver="sgd", learning_rate_init=lr, momentum=0.0, alpha=0.0, random_state=seed
+                HIDDEN, solver="sgd", learning_rate_init=LR, momentum=0.0, alpha=0.0, random_state=seed
             ),
         }[name]()
 
@@ -65,13 +65,13 @@ class SklearnModel:
 class OurEstimator(SklearnModel):
     """The same through ours; classes need no names beforehand."""
 
-    def __init__(self, name: str, features: int, seed: int, lr: float) -> None:
+    def __init__(self, name: str, features: int, seed: int) -> None:
         import torch
 
         from sncl import ContinualClassifier
 
         torch.set_num_threads(1)
-        shared = {"memory": MEMORY, "replay": REPLAY, "lr": lr, "hidden": HIDDEN, "random_state": seed}
+        shared = {"memory": MEMORY, "replay": REPLAY, "lr": LR, "hidden": HIDDEN, "random_state": seed}
         self.model = ContinualClassifier(name, **shared)
 
     def learn(self, x, y):
@@ -81,14 +81,14 @@ class OurEstimator(SklearnModel):
 class OurLearner:
     """A learner of ours."""
 
-    def __init__(self, name: str, features: int, seed: int, lr: float) -> None:
+    def __init__(self, name: str, features: int, seed: int) -> None:
         import torch
 
         from sncl import Learner
 
         torch.set_num_threads(1)
         torch.manual_seed(seed)
-        self.model = Learner(network(features), name, memory=MEMORY, replay=REPLAY, lr=lr, seed=seed, device="cpu")
+        self.model = Learner(network(features), name, memory=MEMORY, replay=REPLAY, lr=LR, seed=seed, device="cpu")
         self.learned = False
 
     def native(self, x, y):
@@ -107,7 +107,7 @@ class OurLearner:
 class AvalancheModel:
     """A strategy of Avalanche, which learns whole tasks."""
 
-    def __init__(self, name: str, features: int, seed: int, lr: float) -> None:
+    def __init__(self, name: str, features: int, seed: int) -> None:
         import torch
 
         torch.set_num_threads(1)
@@ -123,7 +123,7 @@ class AvalancheModel:
             "DER++": (DER, {"batch_size_mem": REPLAY, "alpha": 0.5, "beta": 0.5}),
         }[name]
         self.net = network(features)
-        optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=LR)
         shared = {
             "model": self.net,
             "optimizer": optimizer,

@@ -15,21 +15,17 @@ FEATURES, CLUSTERS, SPREAD = 30, 2, 0.6  # of the table: clusters of a class, an
 RAREST = 0.2  # samples of the rarest class, as a part of those of the most frequent one
 TESTED = 100  # rows of a class in the table's test set
 MNIST_ROWS = 2000  # of a task
-FACTS = ("name", "text", "batch", "epochs", "lr", "online")
+FACTS = ("name", "text", "batch", "epochs", "online")
 
 
 @dataclass
 class Stream:
-    """``batch`` samples are learned at a time, each task ``epochs`` times, by networks with step size ``lr``.
-
-    Where it is ``online``, each is predicted before it is learned.
-    """
+    """``batch`` samples are learned at a time, each task ``epochs`` times; ``online``: each is predicted before."""
 
     name: str
     text: str
     batch: int
     epochs: int
-    lr: float
     tasks: list[tuple[np.ndarray, np.ndarray]]
     test: tuple[np.ndarray, np.ndarray]
     online: bool
@@ -70,8 +66,7 @@ def table(seed: int, rows: int, batch: int) -> Stream:
         tasks.append((some(labels), labels))
     test = np.repeat(np.arange(CLASSES), TESTED)
     text = f"{rows:,} rows of {FEATURES} features, {'one at a time' if batch == 1 else f'in batches of {batch}'}"
-    name, lr = ("rows", 0.03) if batch == 1 else ("batches", 0.1)
-    return Stream(name, text, batch, 1, lr, tasks, (some(test), test), online=True)
+    return Stream("rows" if batch == 1 else "batches", text, batch, 1, tasks, (some(test), test), online=True)
 
 
 def digits(seed: int) -> Stream:
@@ -84,7 +79,7 @@ def digits(seed: int) -> Stream:
     learned = len(y) * 4 // 5
     tasks = two_by_two(x[:learned], y[:learned])
     text = f"{learned:,} images of 8 x 8, three passes over each task, in batches of 10"
-    return Stream("digits", text, 10, 3, 0.1, tasks, (x[learned:], y[learned:]), online=False)
+    return Stream("digits", text, 10, 3, tasks, (x[learned:], y[learned:]), online=False)
 
 
 def mnist(seed: int) -> Stream | None:
@@ -99,7 +94,7 @@ def mnist(seed: int) -> Stream | None:
     order = np.random.default_rng(seed).permutation(len(labels))
     tasks = [(x[:MNIST_ROWS], y[:MNIST_ROWS]) for x, y in two_by_two(images[order], labels[order])]
     text = f"{MNIST_ROWS:,} images of 28 x 28 for each of five tasks, one pass, in batches of 32"
-    return Stream("mnist", text, 32, 1, 0.1, tasks, (test_x, test_y), online=False)
+    return Stream("mnist", text, 32, 1, tasks, (test_x, test_y), online=False)
 
 
 def two_by_two(x: np.ndarray, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

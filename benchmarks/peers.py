@@ -45,12 +45,12 @@ INSTALLED = {
     "torch": "torch",
 }
 TREE, OURS = "River, Hoeffding tree", "sncl, "
-MORE = 6  # times as many rows in batches as singly
+MORE = 4  # times as many rows in batches as singly
 
 
 def make(name: str, seed: int, rows: int) -> Stream | None:
     if name in ("rows", "batches"):
-        return table_stream(seed, *((rows, 1) if name == "rows" else (MORE * rows, 32)))
+        return table_stream(seed, *((rows, 1) if name == "rows" else (MORE * rows, 10)))
     return digits(seed) if name == "digits" else mnist(seed)
 
 
@@ -59,7 +59,7 @@ def make(name: str, seed: int, rows: int) -> Stream | None:
 
 def work(peer: Peer, folder: Path, seeds: int) -> dict[str, dict]:
     """One peer on all its streams, one after the other: what was measured of each, by name."""
-    peer.kind(peer.name, 2, 0, 0.1)  # everything is imported now
+    peer.kind(peer.name, 2, 0)  # everything is imported now
     found = {}
     for name in peer.streams:
         paths = [folder / f"{name}-{seed}.npz" for seed in range(seeds)]
@@ -76,7 +76,7 @@ def learn(peer: Peer, paths: list[Path]) -> dict:
     before = peak_mb()
     for seed, path in enumerate(paths):
         stream = Stream.read(path)
-        model = peer.kind(peer.name, stream.test[0].shape[1], seed, stream.lr)
+        model = peer.kind(peer.name, stream.test[0].shape[1], seed)
         way = task_by_task if hasattr(model, "learn_tasks") else in_order
         prequential, taken, rows = way(model, stream)
         end = percent(model.predict(model.native(*stream.test)[0]), stream.test[1])
@@ -233,7 +233,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("--streams", default=",".join(ALL), help=f"some of {', '.join(ALL)}")
     asked.add_argument("--seeds", type=int, default=3)
-    asked.add_argument("--rows", type=int, default=1500, help="of the table, and six times as many in batches")
+    asked.add_argument("--rows", type=int, default=1500, help="of the table, and four times as many in batches")
     asked.add_argument("--json", action="store_true", help="print JSON instead of tables")
     asked.add_argument("--write", action="store_true", help="also put the tables into docs/performance.md")
     asked.add_argument("--peer", type=int, help=argparse.SUPPRESS)
