@@ -26,7 +26,7 @@ from sncl.training.parallel import cores, run_all
 from sncl.training.stopping import stop_if_asked
 
 SAME_STEP = ("seed", "data", "memory", "epochs", "tasks", "validation", *PLACE)  # decide a run, not its compiled step
-SAME_STEP_SETTINGS = ("lr", "ema", "clip")
+SAME_STEP_SETTINGS = ("lr", "ema", "clip", "momentum", "weight_decay", "lr_drop", "lr_drop_part")
 COMPILERS = 4  # processes at a time, which share the cores
 STEADY_STEPS = 3  # once the memory has what is replayed: compiled, captured, replayed
 HEARD_SECONDS = 0.5
