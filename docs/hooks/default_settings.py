@@ -5,6 +5,7 @@ from __future__ import annotations
 from written import code, table
 
 from sncl.methods.table import METHODS, make
+from sncl.runs.settings import NEUTRAL, TRAINING
 from sncl.runs.settings import defaults_table as shipped
 from sncl.streams.benchmarks import SCENARIOS, STREAMS
 from sncl.streams.user.spec import FORMS
@@ -70,6 +71,13 @@ def usual() -> str:
     )
 
 
+def training() -> str:
+    rows = [[code([f"{key}={value}"]), "" if key in TRAINING else "off"] for key, value in (TRAINING | NEUTRAL).items()]
+    rows.append([code(["augment=crop-flip"]), "of images; of user data none"])
+    said = "\n### Settings of training\n\nOf every method; [what they mean](../docs/command_line.md#settings).\n\n"
+    return said + table(["usual value", ""], rows)
+
+
 def streams() -> str:
     rows = []
     for name, each in STREAMS.items():
@@ -105,6 +113,7 @@ def page() -> str:
         METHODS_TEXT,
         methods(),
         usual(),
+        training(),
         STREAMS_TEXT,
         streams(),
         own(),

@@ -259,9 +259,10 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         for epoch in range(epochs):
             if shuffle:
                 order = torch.randperm(len(x), generator=generator(self._spec.seed, "order", epoch))
+            whole = not shuffle and len(x) <= self.batch_size
             losses = [
                 self.learner_.learn(x[part], labels[part], None if weights is None else weights[part])
-                for part in _batches(order, self.batch_size)
+                for part in ([slice(None)] if whole else _batches(order, self.batch_size))
             ]
             if self.verbose:
                 loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())

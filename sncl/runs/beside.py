@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Event, Thread
+from threading import BoundedSemaphore, Event, Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -26,10 +26,11 @@ from sncl.training.parallel import cores, run_all
 from sncl.training.stopping import stop_if_asked
 
 SAME_STEP = ("seed", "data", "memory", "epochs", "tasks", "validation", *PLACE)  # decide a run, not its compiled step
-SAME_STEP_SETTINGS = ("lr", "ema", "clip")
-COMPILERS = 4  # that share the cores
+SAME_STEP_SETTINGS = ("lr", "ema", "clip", "momentum", "weight_decay", "lr_drop", "lr_drop_part")
+COMPILERS = 4  # processes at a time, which share the cores
 STEADY_STEPS = 3  # once the memory has what is replayed: compiled, captured, replayed
 HEARD_SECONDS = 0.5
+PLACES = BoundedSemaphore(COMPILERS)
 
 
 class Samples(NamedTuple):
@@ -78,15 +79,18 @@ def compile_elsewhere(order: FirstSteps) -> None:
         stop_if_asked()
 
     try:
-        run_all(carrying(compile_step), [order], 1, heed, load_program=False)
+        with PLACES:
+            run_all(carrying(compile_step), [order], 1, heed, load_program=False)
     except (SnclError, RuntimeError):
         return
 
 
 def compile_step(order: FirstSteps, report: Callable[[Any], None]) -> None:
     """In that process: make the first steps of the experiment, and be heard of meanwhile."""
+    from torch._inductor import config as compiler
+
     warnings.simplefilter("ignore")  # what there is to say, the run says itself
-    torch._inductor.config.compile_threads = max(1, cores() // COMPILERS)
+    compiler.compile_threads = max(1, cores() // COMPILERS)
     done = Event()
 
     def tell() -> None:

@@ -10,7 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sncl.streams.scale import FARTHEST, FixedScale
@@ -21,6 +23,7 @@ from sncl.tensors.fields import Fields
 FIRST_PART = 10  # of a stream without tasks: one in so many samples
 MNIST_PIXELS, MNIST_MEAN, MNIST_STD = 784, 0.1307, 0.3081
 BRIGHT = 1.5  # times the sum of squares of an image of MNIST
+EPSILON = torch.finfo(torch.float64).eps
 LOOKED_AT = 100_000  # images at most, evenly spaced
 
 
@@ -50,6 +53,9 @@ class RunningScale(Transform):
 
     def update(self, x: Tensor) -> None:
         """Include these samples. Tensors change in place."""
+        if x.shape[:1] == (1,) and x.dim() == self.mean.dim() + 1 and self.mean.device.type == "cpu":
+            self._include(x[0].cpu().numpy().astype(np.float64))
+            return
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
         if self.unscaled is not None:
             values = values.index_fill(1, self.unscaled, 0.0)  # so that their mean stays 0 and their factor 1
@@ -61,10 +67,24 @@ class RunningScale(Transform):
         self.rows.copy_(total)
         self._rescale()
 
+    def _include(self, values: NDArray[np.float64]) -> None:
+        """One sample more, by the same operations without those that change nothing: NumPy begins one sooner."""
+        if self.unscaled is not None:
+            values[self.unscaled.numpy()] = 0.0
+        rows, mean, squares, factor = (each.numpy() for each in (self.rows, self.mean, self.squares, self.factor))
+        total, away = rows + 1, values - mean
+        with np.errstate(all="ignore"):
+            squares += away * away * rows / total
+            mean += away / total
+            rows[...] = total
+            variance = squares / total
+            constant = variance <= np.square(total * mean * EPSILON)
+            factor[...] = np.where(constant, 1.0, 1 / np.sqrt(variance))
+
     def _rescale(self) -> None:
         rows = self.rows.clamp(min=1)
         variance = self.squares / rows
-        constant = variance <= (rows * self.mean * torch.finfo(torch.float64).eps).square()  # up to rounding
+        constant = variance <= (rows * self.mean * EPSILON).square()  # up to rounding
         self.factor.copy_(torch.where(constant, 1.0, variance.rsqrt()))
 
     def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:

@@ -89,7 +89,6 @@ class Descent:
         every = [each for parameters, _ in self.groups for each in parameters]
         self.velocities = {each: torch.zeros_like(each, requires_grad=False) for each in every} if momentum else {}
         self.scale = torch.ones((), device=every[0].device) if scaled and every else None
-        self._scale = 1.0  # the same, known to the host
 
     @torch.no_grad()
     def step(self) -> None:
@@ -111,11 +110,10 @@ class Descent:
 
     def scale_steps(self, factor: float) -> None:
         """Multiply the step size by this from now on."""
-        if factor != self._scale:
-            if self.scale is None:
-                raise SnclError("the step size of this learner is fixed: it was made without a scale")
+        if self.scale is not None:
             self.scale.fill_(factor)
-            self._scale = factor
+        elif factor != 1:
+            raise SnclError("the step size of this learner is fixed: it was made without a scale")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for parameters, _ in self.groups:

@@ -100,8 +100,8 @@ def check_learned(largest: float, collapsed: Collapse | None) -> None:
         )
 
 
-def check_logits(learner: Learner, logits: Tensor) -> None:
-    """Refuse to predict with a network that the last update broke."""
+def checked_logits(learner: Learner, logits: Tensor) -> Tensor:
+    """The logits; refuse to predict with a network that the last update broke."""
     if math.isnan(logits.sum().item()) and logits.isnan().any():
         try:
             with learner.predicting():
@@ -109,6 +109,7 @@ def check_logits(learner: Learner, logits: Tensor) -> None:
         except Diverged as error:
             learner.watch.diverged = str(error)
             raise
+    return logits
 
 
 def check_weights(learner: Learner) -> None:

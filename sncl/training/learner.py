@@ -220,8 +220,7 @@ class Learner(BatchLearner, Exportable):
         self.watch.check()
         with self.averaged():
             logits = replayed(inference, self.ready.predictions, x, task)
-        finite.check_logits(self, logits)
-        return logits
+        return finite.checked_logits(self, logits)
 
     @exclusive
     def snapshot(self) -> Snapshot:
@@ -239,8 +238,7 @@ class Learner(BatchLearner, Exportable):
 
     def averaged(self) -> AbstractContextManager[None]:
         """Let the network be its average, where it predicts with one."""
-        average = self.ready.average if self._predicts_with_ema else None
-        return nullcontext() if average is None else average.in_place()
+        return self.ready.average.in_place() if self.ready.average and self._predicts_with_ema else nullcontext()
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:

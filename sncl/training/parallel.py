@@ -22,6 +22,7 @@ from sncl.errors import Killed, SnclError
 from sncl.training.stopping import Stopped, finishing, heed_parent, stop_code, stop_if_asked
 
 Report = Callable[[Any], None]
+PROGRAM = Lock()  # held while this process has none: several threads may start others
 
 
 def cores() -> int:
@@ -173,12 +174,13 @@ def _ignore(number: int, report: Any) -> None:
 @contextmanager
 def _without_program() -> Iterator[None]:
     """Let a process that is started here not load the program of this one."""
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = program
+    with PROGRAM:
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = program
 
 
 def _received(link: Connection, process: BaseProcess) -> tuple[str, Any]:

@@ -154,10 +154,10 @@ def test_works_without_boundaries_or_says_why_not(name: str) -> None:
         with pytest.raises(SnclError, match=f"{name} must be told where tasks end, and digits-360 has no boundaries"):
             plan("digits-360", name)
         return
-    stream = batches(20)
+    stream = batches(40 if METHODS[name].plain else 20)  # labels that compete among themselves take longer
     for x, y in stream:
         learner.learn(x, y)
-    x, y = (torch.cat(parts) for parts in zip(*stream[10:], strict=True))
+    x, y = (torch.cat(parts) for parts in zip(*stream[len(stream) // 2 :], strict=True))
     if METHODS[name].memory or name in ("sgd", "joint"):
         assert (learner.predict(x) == y).float().mean() > 0.9  # it has learned the task at hand
 

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from sncl.methods.method import Outcome
 from sncl.methods.table import METHODS, make
 from sncl.runs import beside
 from sncl.runs.beside import FirstSteps, Samples, beside_others, compile_elsewhere, make_steps, variant_of
@@ -19,7 +21,10 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.perform import perform
 from sncl.runs.plan import plan
 from sncl.streams.stream import Stream
-from sncl.training.engine import Eager, Recorded, shapes
+from sncl.training import assembly
+from sncl.training.code_cache import CHOSEN
+from sncl.training.engine import Eager, shapes
+from sncl.training.step import StepInput
 
 CAPTURED = [name for name in METHODS if make(name).capturable and not METHODS[name].joint]
 ON_A_GPU: Any = SimpleNamespace(engine="graph")
@@ -39,14 +44,14 @@ def samples_of(stream: Stream) -> Samples:
 def usual_forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[Hashable]]:
     """The forms of the steps that a GPU would capture: as many samples as in the first batch, with replay settled."""
     found: set[Hashable] = set()
+
+    class Noting(Eager):
+        def __call__(self, given: StepInput, usual: bool) -> Outcome:
+            found.update([(shapes(given), len(given.draws))] if usual else [])
+            return super().__call__(given, usual)
+
     with monkeypatch.context() as patch:
-        for engine in (Eager, Recorded):
-
-            def noted(self: Any, given: Any, usual: bool, call: Any = engine.__call__) -> Any:
-                found.update([(shapes(given), len(given.draws))] if usual else [])
-                return call(self, given, usual)
-
-            patch.setattr(engine, "__call__", noted)
+        patch.setattr(assembly, "make_engine", lambda name, *parts: Noting(*parts))
         yield found
 
 
@@ -66,6 +71,8 @@ def test_runs_of_one_variant_differ_in_nothing_that_is_compiled() -> None:
     ours = experiment("sncl")
     same = [replace(ours, seed=1), replace(ours, tasks=3, epochs=2, memory=90), experiment("sncl", validation=0.1)]
     same += [experiment("sncl", settings={"replay": "20", "lr": "0.5"})]
+    trained = {"replay": "20", "momentum": "0.9", "weight_decay": "0.001", "lr_drop": "0.1", "lr_drop_part": "0.2"}
+    same.append(experiment("sncl", settings=trained))  # compiled are the passes, not what the optimiser does
     assert {variant_of(each) for each in same} == {variant_of(ours)}
     others = [
         experiment("er"),
@@ -112,3 +119,19 @@ def test_a_run_that_is_told_to_stop_waits_for_no_other_process(monkeypatch: pyte
     wanted = experiment()
     with pytest.raises(KeyboardInterrupt):
         compile_elsewhere(FirstSteps(wanted, samples_of(make_stream(wanted, None))))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_run_on_a_gpu_finds_what_another_process_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setenv(CHOSEN, str(tmp_path / "code"))
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    torch._dynamo.reset()
+    wanted = plan("seq-digits", "sncl", memory=40, tasks=2, epochs=1, device="cuda", engine="graph")
+    compile_elsewhere(FirstSteps(wanted, samples_of(make_stream(wanted, None))))
+    counters.clear()
+    perform(replace(wanted, seed=1), tmp_path / "run")
+    assert counters["aot_autograd"]["autograd_cache_hit"] > 0
+    assert not counters["aot_autograd"]["autograd_cache_miss"]

@@ -171,3 +171,25 @@ def test_a_network_that_normalises_sees_images_as_they_are(tmp_path: Path) -> No
 
 def test_real_mnist_is_as_it_was(real_data: Path) -> None:
     assert all(build(name, real_data).transform == Unit() for name in ("perm-mnist", "mnist-360", "seq-mnist"))
+
+
+@pytest.mark.parametrize("unscaled", [(), (1, 3)])
+def test_single_samples_are_included_by_the_formula_of_batches(unscaled: tuple[int, ...]) -> None:
+    """Bit for bit, for features of every size."""
+    draw = torch.Generator().manual_seed(0)
+    size = torch.tensor([1, 1e-3, 1e9, 5, 1e-30, 0, 1e300], dtype=torch.float64)
+    ours, theirs = RunningScale(7, unscaled=unscaled), RunningScale(7, unscaled=unscaled)
+    for number in range(300):
+        x = torch.randn(1, 7, generator=draw).double() * size * (1 if number % 2 else 0.1) + (size == 0) * 2.5
+        x = x.clamp(-1e30, 1e30).float() if number % 3 == 0 else x
+        ours.update(x)
+        values = x.double()
+        values[:, list(unscaled)] = 0.0
+        mean, total = values.mean(0), theirs.rows + 1
+        away = mean - theirs.mean
+        theirs.squares += (values - mean).square().sum(0) + away.square() * theirs.rows * 1 / total
+        theirs.mean += away * 1 / total
+        theirs.rows.copy_(total)
+        theirs._rescale()
+        for name in ("rows", "mean", "squares", "factor"):
+            assert torch.equal(getattr(ours, name).nan_to_num(), getattr(theirs, name).nan_to_num()), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from sncl.methods.table import METHODS, Settings
 from sncl.networks.resnet import ResNet18
 from sncl.streams.augmentation import Strong
 from sncl.tensors.random import generator
-from sncl.training import engine
+from sncl.training import recorded
 from sncl.training.descent import Descending, Descent, scale_steps
 from sncl.training.learner import Learner
+from sncl.training.replaying import CallList
 
 EVERY_NAME = pytest.mark.parametrize("name", list(METHODS))
 FORCES: list[dict[str, float]] = [
@@ -131,35 +133,38 @@ def test_every_method_with_momentum_decay_and_clipping_is_exact_to_resume(name: 
 @EVERY_NAME
 def test_a_recorded_step_has_the_bits_of_the_step_as_it_is_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forces = {"momentum": 0.9, "weight_decay": 0.01, "clip": 1.5}
-    recorded = learner(name, **forces)
-    go(recorded, name, 0, 12)
-    monkeypatch.setattr(engine, "is_replayable", lambda step: False)
+    replayed = learner(name, **forces)
+    go(replayed, name, 0, 16)
+    monkeypatch.setattr(recorded, "CALLS_BEFORE", 10**9)
     written = learner(name, **forces)
-    go(written, name, 0, 12)
-    assert type(written.ready.engine) is engine.Eager
-    assert same(recorded, written)
+    go(written, name, 0, 16)
+    assert same(replayed, written)
 
 
-def test_a_step_that_is_replayed_reads_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_is_replayed_reads_the_scale_and_is_recorded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    replays: list[CallList] = []
+
+    class Counted(CallList):
+        def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+            replays.append(self)
+            return super().__call__(inputs)
+
     def learned() -> Learner:
         subject = learner("er", optimizer=Descending(momentum=0.9, scaled=True))
-        subject.prepare(torch.zeros(2, *shipped("er", {}).batches(1)[0][0].shape[1:]))
+        subject.prepare(shipped("er", {}).batches(1)[0][0])
         for number in range(16):
-            descent = subject.ready.optimizer
-            assert isinstance(descent, Descent)
-            descent.scale_steps(0.1 if number % 8 == 7 else 1.0)
+            scale_steps(subject.ready.optimizer, 0.1 if number % 3 == 0 else 1.0)
             go(subject, "er", number, number + 1)
         return subject
 
-    recorded = learned()
-    assert isinstance(recorded.ready.engine, engine.Recorded)
-    assert any(each.replays for each in recorded.ready.engine._known.values())
-    monkeypatch.setattr(engine, "is_replayable", lambda step: False)
-    written = learned()
-    assert same(recorded, written)
+    monkeypatch.setattr(recorded, "CallList", Counted)
+    replayed = learned()
+    assert len(replays) >= 8 and len(set(map(id, replays))) == 1
+    monkeypatch.setattr(recorded, "CALLS_BEFORE", 10**9)
+    assert same(replayed, learned())
     plain = learner("er", momentum=0.9)
     go(plain, "er", 0, 16)
-    assert not same(plain, written)
+    assert not same(plain, replayed)
 
 
 def test_a_network_that_grows_keeps_its_velocities() -> None:

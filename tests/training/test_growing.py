@@ -92,7 +92,9 @@ def test_new_classes_are_learned(name: str) -> None:
     feed(subject, rows, stop=len(rows) - 1)
     subject.learn(*rows[-1])
     x, y = (torch.cat(parts) for parts in zip(*rows[20:], strict=True))
-    if type(subject.method).predict is Method.predict or name == "lwf":  # iCaRL answers by the last boundary
+    if getattr(subject.method, "ace", 0):  # against old classes they are learned by replay alone, which takes longer
+        assert (subject.logits(x)[:, 2:].argmax(1) + 2 == y).float().mean() > 0.9
+    elif type(subject.method).predict is Method.predict or name == "lwf":  # iCaRL answers by the last boundary
         assert (subject.predict(x) == y).float().mean() > 0.9
 
 
