@@ -29,7 +29,7 @@ from pages import ROOT, rewrite, table
 from torch.nn import functional as F
 
 from sncl import Learner
-from sncl.analysis.pictures import panels
+from sncl.analysis.pictures import logarithmic, panels
 from sncl.bench.subjects import fill
 from sncl.networks.mlp import dense
 
@@ -218,7 +218,8 @@ def draw(points: list[Point], axis: str, path: Path) -> None:
                 linewidth=0.7,
                 label="linear in the weights" if axis == "width" else "linear",
             )
-            panel.set(xscale="log", yscale="log", xlabel={"memory": "samples in memory"}.get(axis, axis), ylabel=label)
+            panel.set(xscale="log", xlabel={"memory": "samples in memory"}.get(axis, axis), ylabel=label)
+            logarithmic(panel)
             panel.set_ylim(top=2 * ceiling)
         axes[0][0].figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
 
