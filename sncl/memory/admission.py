@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
+from sncl.memory.by_loss import pick_by_loss, places_of
 from sncl.tensors.fields import Fields
 from sncl.tensors.transfer import upload
 
@@ -157,68 +158,6 @@ class LossAwareReservoir(Admission):
             turn=float(uniform[0, 2]),
         )
         entering = keep[capacity:]  # as many as are freed
-        freed = torch.full((len(here) + 1,), capacity, device=device)
-        place = (~keep[:capacity]).cumsum(0).where(~keep[:capacity], 0)  # 1, 2, ... for the slots that are freed
-        freed.scatter_(0, place, torch.arange(capacity, device=device))  # the others all land at 0, which nobody reads
-        own = torch.where(entering, freed[entering.cumsum(0)], capacity)
+        freed = places_of(~keep[:capacity], len(here))
+        own = torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
         return upload(slots, device).index_copy(0, here, own)
-
-
-def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
-    """How many samples each class keeps, as equal as the classes' sizes allow, ``capacity`` in all. [classes]
-
-    Every class keeps min(its size, level); the level is as high as the capacity allows. What is left over is less than
-    one sample for each class above the level and goes to these in turn, starting at the fraction ``turn`` of their
-    list.
-    """
-    ordered = counts.sort().values
-    classes = counts.shape[0]
-    below = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])  # samples in the smaller classes
-    larger = classes - torch.arange(classes, device=counts.device)  # classes from here on
-    levels = (capacity - below) // larger
-    level = levels.gather(0, (ordered > levels).int().argmax(0, keepdim=True))  # the first class that does not fit
-    share = counts.minimum(level)
-    above = counts > level
-    left = capacity - share.sum()
-    total = above.sum()
-    place = (above.cumsum(0) - 1 - (turn * total).long()) % total.clamp(min=1)
-    return share + (above & (place < left))
-
-
-def pick_by_loss(label: Tensor, loss: Tensor, capacity: int, offset: float, turn: float) -> Tensor:
-    """Which of the samples stay when ``capacity`` of them may: balanced classes, even intervals over sorted losses.
-
-    Within a class of n samples that keeps q, the sample of rank i stays when floor((i + 1) q / n + offset) steps up.
-    How many classes there are is not asked, which would stall a GPU: there is room for as many as samples, the others
-    are empty.
-    """
-    rows = label.shape[0]
-    if rows <= capacity:
-        return torch.ones_like(label, dtype=torch.bool)
-    order = by_class_and_loss(label, loss)
-    sorted_label = label.gather(0, order)
-    starts = torch.zeros_like(label)
-    starts[1:] = sorted_label[1:] != sorted_label[:-1]
-    member = starts.cumsum(0)  # which class, counted from the smallest label
-    classes = rows if label.is_cuda else int(member[-1]) + 1
-    counts = torch.zeros(classes, dtype=torch.int64, device=label.device)
-    counts.scatter_add_(0, member, torch.ones_like(member))
-    start = counts.cumsum(0) - counts
-    rank = torch.arange(rows, device=label.device) - start.gather(0, member)
-    share, size = (each.double().gather(0, member) for each in (shares(counts, capacity, turn), counts))
-    stays = ((rank + 1) * share / size + offset).floor() > (rank * share / size + offset).floor()
-    return torch.empty_like(stays).index_copy_(0, order, stays)
-
-
-def by_class_and_loss(label: Tensor, loss: Tensor) -> Tensor:
-    """The samples in the order of their class, inside a class of their loss; of equal losses the first sample first."""
-    rows = label.shape[0]
-    if label.is_cuda or rows > 2**20 or int(label.max()) >= 2**11:
-        order = loss.argsort(stable=True)
-        return order[label[order].argsort(stable=True)]
-    # One whole number says it all. NumPy sorts thousands of them five times as fast as torch, but keeps no order among
-    # equal ones; these are all different. The bits of a float are in the order of its value, below zero backwards.
-    bits = (loss.float() + 0.0).view(torch.int32)  # -0.0 is 0.0
-    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    key = (label << 52) + (bits.long() << 20) + torch.arange(rows)
-    return torch.from_numpy(key.numpy().argsort())

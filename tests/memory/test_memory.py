@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sncl.errors import SnclError
-from sncl.memory.admission import (
-    Admission,
-    LossAwareReservoir,
-    PerTask,
-    Reservoir,
-    pick_by_loss,
-    reservoir_slots,
-    shares,
-)
+from sncl.memory.admission import Admission, LossAwareReservoir, PerTask, Reservoir, reservoir_slots
+from sncl.memory.by_loss import pick_by_loss, picked_by_sorting, picked_on_the_host, shares
 from sncl.memory.memory import Memory
 from sncl.tensors.random import generator
 
@@ -101,15 +96,16 @@ def slow_pick(label: list[int], loss: list[float], capacity: int, offset: float,
     return keep
 
 
+@pytest.mark.parametrize("pick", [picked_on_the_host, picked_by_sorting])
 @given(st.data())
-def test_picking_by_loss_equals_plain_loops(data: st.DataObject) -> None:
+def test_picking_by_loss_equals_plain_loops(pick: Callable[..., torch.Tensor], data: st.DataObject) -> None:
     rows = data.draw(st.integers(2, 40))
     label = data.draw(st.lists(st.integers(0, 5), min_size=rows, max_size=rows))
     some = [-2.5, -1.0, -1e-9, -0.0, 0.0, 1e-9, 1.0, 2.0, 3.5, 1e30]
     loss = data.draw(st.lists(st.sampled_from(some), min_size=rows, max_size=rows))
     capacity = data.draw(st.integers(1, rows - 1))
     offset, turn = data.draw(st.floats(0, 0.999)), data.draw(st.floats(0, 0.999))
-    picked = pick_by_loss(torch.tensor(label), torch.tensor(loss), capacity, offset, turn)
+    picked = pick(torch.tensor(label), torch.tensor(loss), capacity, offset, turn)
     assert picked.tolist() == slow_pick(label, loss, capacity, offset, turn)
     assert int(picked.sum()) == capacity
 
