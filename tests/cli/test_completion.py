@@ -27,7 +27,7 @@ def test_the_package_is_a_program(tmp_path: Path) -> None:
     ("typed", "offered"),
     [
         ("sncl re", ["reproduce", "report"]),
-        ("sncl train --method der", ["der", "derpp"]),
+        ("sncl train --method der", ["der", "derpp", "derpp+"]),
         ("sncl train --stream rot", ["rot-mnist", "rot-digits"]),
         ("sncl tune --set adm", ["admission="]),
         ("sncl report ru", ["runs/", "runs/more/", "runs/one"]),

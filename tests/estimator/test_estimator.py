@@ -168,7 +168,7 @@ def test_rows_without_names_are_doubted_where_there_were_names() -> None:
 
 @pytest.mark.parametrize("method", USABLE)
 def test_every_usable_method_works_as_an_estimator(method: str) -> None:
-    X, y = blobs(40)
+    X, y = blobs(60)
     settings = {"anchor_steps": 2} if method == "hal" else None
     model = ContinualClassifier(method, settings=settings, **SMALL | {"epochs": 1}).fit(X[y < 3], y[y < 3])
     assert model.predict(X).shape == (60,)

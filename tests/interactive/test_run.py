@@ -95,7 +95,7 @@ def test_settings_go_to_the_methods_that_have_them(tmp_path: Path, monkeypatch: 
     [
         (
             lambda: short("er", lrr=0.1),
-            "no argument and no setting 'lrr'; did you mean lr? the settings are batch_size,",
+            "no argument and no setting 'lrr'; did you mean lr or lr_drop? the settings are ace, batch_size,",
         ),
         (lambda: short("er", "derpp", sparsity=0.1), "no setting 'sparsity'"),
         (lambda: short({"er": {"logits": 0.1}, "derpp": {}}), "no setting 'logits'"),
