@@ -40,7 +40,7 @@ def picked_by_sorting(label: Tensor, loss: Tensor, capacity: int, offset: float,
 
 def picked_on_the_host(label: Tensor, loss: Tensor, capacity: int, offset: float, turn: float) -> Tensor:
     """The same class by class, of those that keep fewer samples than they have."""
-    labels, bits, stays = label.numpy(), sortable_bits(loss), torch.ones_like(label, dtype=torch.bool)
+    labels, stays = label.numpy(), torch.ones_like(label, dtype=torch.bool)
     counts = np.bincount(labels)
     classes = counts.nonzero()[0]
     kept = shares(torch.from_numpy(counts[classes]), capacity, turn).numpy()
@@ -50,14 +50,14 @@ def picked_on_the_host(label: Tensor, loss: Tensor, capacity: int, offset: float
             steps = np.floor(np.arange(size + 1) * share / size + offset)
             gone = (steps[1:] <= steps[:-1]).nonzero()[0]  # their ranks
             members = (labels == each).nonzero()[0]
-            key = (bits[members] << 31) + np.arange(size)
+            key = (sortable_bits(loss.numpy()[members]) << 31) + np.arange(size)
             stays.numpy()[members[key.argpartition(gone)[gone]]] = False
     return stays
 
 
-def sortable_bits(loss: Tensor) -> NDArray[np.int64]:
+def sortable_bits(loss: NDArray[np.floating]) -> NDArray[np.int64]:
     """Whole numbers in the order of the losses: the bits of a float are, but below zero backwards."""
-    bits = (loss.float() + 0.0).numpy().view(np.int32)  # -0.0 is 0.0
+    bits = (loss.astype(np.float32) + np.float32(0)).view(np.int32)  # -0.0 is 0.0
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
 
 
