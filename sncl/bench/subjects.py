@@ -20,6 +20,7 @@ from sncl.training.learner import Learner
 SHAPES = {  # stream -> shape of an image, training samples, test samples, classes
     "perm-mnist": ((1, 28, 28), 60_000, 10_000, 10),
     "seq-cifar10": ((3, 32, 32), 50_000, 10_000, 10),
+    "seq-tinyimagenet": ((3, 64, 64), 100_000, 10_000, 200),
 }
 
 

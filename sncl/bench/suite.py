@@ -23,6 +23,7 @@ from sncl.streams.user.identity import UserData
 
 PARTS = ("steps", "tests", "rows", "start", "first-step")
 USUAL_PARTS = ("steps", "rows", "start")  # what is measured where nobody says what
+USUAL_STREAMS = ("perm-mnist", "seq-cifar10")  # likewise
 OF_STREAMS = ("steps", "tests", "first-step")
 MEASURED_METHODS = ("er", "derpp", "sncl")
 ROW_METHODS = ("er", "sncl")
@@ -62,7 +63,7 @@ def bench(
     """
     chosen = tuple(what or (USUAL_PARTS if streams is None and user_data is None else USUAL_PARTS[:1]))
     check(device, streams, methods, user_data, chosen)
-    shapes = (user_data.name,) if user_data is not None else streams or tuple(SHAPES)
+    shapes = (user_data.name,) if user_data is not None else streams or USUAL_STREAMS
     found = Measured()
     if "rows" in chosen:
         bench_rows(found, methods or ROW_METHODS, device, watch)
@@ -96,12 +97,12 @@ def check(
     if (streams or user_data) and not set(what) & set(OF_STREAMS):
         raise SnclError(f"`stream` is of {', '.join(OF_STREAMS)} alone; {' and '.join(what)} have rows of their own")
     if unknown := [stream for stream in streams or () if user_data is None and stream not in SHAPES]:
-        raise SnclError(f"bench knows the shapes of {' and '.join(SHAPES)}, not of {unknown[0]!r}")
+        raise SnclError(f"bench knows the shapes of {', '.join(SHAPES)}, not of {unknown[0]!r}")
     if unknown := [method for method in methods or () if method not in MEASURED_METHODS]:
         raise SnclError(f"bench measures {', '.join(MEASURED_METHODS)}, not {unknown[0]!r}")
     if "first-step" in what and (user_data is not None or not device.startswith("cuda")):
         given = "your own data" if user_data is not None else device
-        raise SnclError(f"first-step is measured on a GPU and the shapes of {' and '.join(SHAPES)}, not on {given}")
+        raise SnclError(f"first-step is measured on a GPU and the shapes of {', '.join(SHAPES)}, not on {given}")
 
 
 def bench_rows(found: Measured, methods: Sequence[str], device: str, watch: Telling) -> None:

@@ -54,7 +54,7 @@ def plan(
     epochs = choose_epochs(stream, benchmark, epochs)
     tasks = choose_tasks(benchmark, tasks, given)
     usual, neutral = usual_settings(benchmark, user_data), neutral_settings(method, benchmark, user_data)
-    chosen = resolve(stream, method, memory, usual, neutral, given, tasks)
+    chosen = resolve(stream, method, memory, usual, neutral, given, tasks, length=epochs / benchmark.epochs)
     place = choose_place(device, elsewhere)
     if unchecked and place == CPU and precision in ("auto", ON_CPU[0]) and engine in ("auto", ON_CPU[1]):
         precision, engine = ON_CPU

@@ -30,6 +30,7 @@ NEUTRAL: Settings = {  # left out of a run's settings, as before these were ther
 NEUTRAL_OF_METHODS: Settings = {"ace": 0}  # likewise, unless a method has another usual value
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
+OF_LENGTH = ("fill",)  # settings shipped for a stream's usual number of epochs, and as many samples
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 ARGUMENTS = ("memory", "seed", "seeds", "epochs", "tasks", "device", "precision", "engine", "threads", "validation")
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
@@ -52,6 +53,11 @@ def defaults(stream: str, method: str, memory: int) -> Settings:
     if not row or "any" in row:
         return row.get("any", {})
     return row[min(row, key=lambda listed: abs(math.log(memory / int(listed))))]
+
+
+def of_length(length: float, row: Settings) -> Settings:
+    """A row of the table for a run of another length: what is counted in samples is counted in the run's."""
+    return row | {key: round(float(row[key]) * length, 6) for key in OF_LENGTH if key in row}
 
 
 def known_settings(method: str, row: Settings, given: Mapping[str, Value]) -> Settings:
@@ -80,11 +86,19 @@ def neutral_of(method: str) -> Settings:
 
 
 def resolve(
-    stream: str, method: str, memory: int, usual: Settings, neutral: Settings, given: dict[str, str], tasks: int
+    stream: str,
+    method: str,
+    memory: int,
+    usual: Settings,
+    neutral: Settings,
+    given: dict[str, str],
+    tasks: int,
+    length: float = 1.0,
 ) -> Settings:
     """All settings of a run: what is ``given`` goes before what is shipped for the stream, that before the method's
-    own, and that before the ``usual`` ones of training; those with ``neutral`` values are left out."""
-    known = usual | known_settings(method, defaults(stream, method, memory), given)
+    own, and that before the ``usual`` ones of training; those with ``neutral`` values are left out. ``length`` is that
+    of the run as a part of the stream's usual one."""
+    known = usual | known_settings(method, of_length(length, defaults(stream, method, memory)), given)
     if "parts" in known:
         known["parts"] = tasks or known["parts"]  # the tasks that share the memory
     for key in given:

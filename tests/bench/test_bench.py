@@ -30,6 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "MEMORIES", (20, 150))
     monkeypatch.setattr(suite, "RUNS", (1, 2))
     monkeypatch.setattr(suite, "SHAPES", shapes)
+    monkeypatch.setattr(suite, "USUAL_STREAMS", tuple(shapes))
     monkeypatch.setattr(subjects, "SHAPES", shapes)
     monkeypatch.setattr(single, "TIMINGS", 1)
     monkeypatch.setattr(rows, "TIMINGS", 1)
@@ -194,7 +195,7 @@ def test_what_cannot_be_measured_is_refused(options: list[str], words: str, sncl
 
 
 def test_a_stream_of_unknown_shape_is_refused() -> None:
-    with pytest.raises(SnclError, match="bench knows the shapes of perm-mnist and seq-cifar10, not of 'rot-mnist'"):
+    with pytest.raises(SnclError, match="bench knows the shapes of perm-mnist, seq-cifar10, seq-tinyimagenet, not of 'rot-mnist'"):
         suite.bench("cpu", ("rot-mnist",))
 
 

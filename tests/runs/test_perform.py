@@ -122,7 +122,7 @@ def test_what_a_remembered_sample_costs(tmp_path: Path) -> None:
 
 def test_a_fraction_of_the_neurons_stays_closed_by_default(tmp_path: Path) -> None:
     """The network starts with fewer open ones still, and the result says how many there are."""
-    result = perform(short(method="sncl", tasks=5), tmp_path)
+    result = perform(short(method="sncl", tasks=5, settings={"fill": "0.3"}), tmp_path)
     assert result.active_fraction is not None and result.open_by_task is not None and result.open_by_layer is not None
     assert 0.35 < result.open_by_task[0] < result.active_fraction == result.open_by_task[-1] == 0.7
     assert result.open_by_task == sorted(result.open_by_task)

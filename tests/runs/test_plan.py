@@ -34,6 +34,14 @@ def test_a_plan_fills_in_what_was_not_said() -> None:
     assert all(value for key, value in experiment.settings.items() if key != "ema")
 
 
+def test_neurons_are_opened_within_the_length_of_the_run() -> None:
+    """What is shipped is for the stream's usual epochs; what is asked for is taken as it is."""
+    fills = {epochs: plan("seq-digits", "sncl", epochs=epochs, device="cpu").settings["fill"] for epochs in (1, 5, 50)}
+    assert fills == {1: 0.06, 5: 0.3, 50: 3.0}
+    assert plan("seq-digits", "sncl", device="cpu").settings["fill"] == 0.3
+    assert plan("seq-digits", "sncl", epochs=1, device="cpu", settings={"fill": "0.3"}).settings["fill"] == 0.3
+
+
 def test_clipping_is_a_setting_of_user_data_and_neutral_elsewhere(tmp_path: Path) -> None:
     loaded = read_data(save_arrays(tmp_path / "a.npz"))
     ours, off = (plan("npz:a", "er", user_data=loaded.user_data, settings=given) for given in ({}, {"clip": "0"}))
