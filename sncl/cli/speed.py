@@ -29,6 +29,7 @@ def bench_command(
     what: Annotated[
         list[str] | None,
         typer.Option(
+            "--what",  # with this metavar alone typer 0.27 calls the option --WHAT
             metavar="WHAT",
             help="steps, tests (their share of a run), rows (one at a time), start (first seconds) or first-step (of a "
             "run on a GPU); commas or repeated. Default: steps, rows and start; with --stream, steps",
