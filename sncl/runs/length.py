@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # From so many steps on a GPU ends first with the step compiled: in between what they are where compiled code is kept
 # already and where it is not, see docs/performance.md.
-WORTH_COMPILING = {"mlp": 4_500, "resnet18": 1_500}
+WORTH_COMPILING = {"mlp": 2_500, "resnet18": 1_000}
 
 
 def planned_steps(

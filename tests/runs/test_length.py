@@ -45,7 +45,7 @@ def test_only_a_long_run_is_compiled_unless_asked_for(stream: str, options: dict
 
 
 def test_a_few_steps_more_make_a_run_long() -> None:
-    made = {-(-20_000 // size): {"epochs": 1, "tasks": 2, "settings": {"batch_size": str(size)}} for size in (14, 13)}
+    made = {-(-20_000 // size): {"epochs": 1, "tasks": 2, "settings": {"batch_size": str(size)}} for size in (21, 20)}
     fewer, more = made
     assert fewer < WORTH_COMPILING["resnet18"] <= more
     assert [engine_of("seq-cifar10", **options) for options in made.values()] == ["eager", "graph"]
