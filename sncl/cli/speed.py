@@ -37,7 +37,9 @@ def bench_command(
     ] = None,
     stream: Annotated[
         str | None,
-        typer.Option(help="Only the shapes of perm-mnist, seq-cifar10 or seq-tinyimagenet, or your own data: folder:PATH"),
+        typer.Option(
+            help="Only the shapes of perm-mnist, seq-cifar10 or seq-tinyimagenet, or your own data: folder:PATH"
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="Only er, derpp or sncl")] = None,
     cut: CutOption = None,

@@ -27,8 +27,12 @@ def compiled_observe() -> Observe:
     """The forward half and, through it, the backward half of a step, compiled.
 
     Random numbers stay those of the eager step, and no kernel is chosen by timing it, so that two processes agree.
+
+    Gates and taps are hooks, which the compiler takes for unchanging unless told otherwise: a network with gates would
+    be trained by the code of one without that was compiled before it in the same process.
     """
     keep_code()
+    torch._dynamo.config.skip_nnmodule_hook_guards = False
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_VARIANTS)
     compiled: Any = torch.compile(observe, dynamic=False, options={"fallback_random": True, "deterministic": True})
     return compiled  # type: ignore[no-any-return]

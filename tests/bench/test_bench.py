@@ -195,7 +195,9 @@ def test_what_cannot_be_measured_is_refused(options: list[str], words: str, sncl
 
 
 def test_a_stream_of_unknown_shape_is_refused() -> None:
-    with pytest.raises(SnclError, match="bench knows the shapes of perm-mnist, seq-cifar10, seq-tinyimagenet, not of 'rot-mnist'"):
+    with pytest.raises(
+        SnclError, match="bench knows the shapes of perm-mnist, seq-cifar10, seq-tinyimagenet, not of 'rot-mnist'"
+    ):
         suite.bench("cpu", ("rot-mnist",))
 
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+import torch
 
+from sncl.methods.table import Settings, make
+from sncl.networks.mlp import MLP
+from sncl.tensors.random import seeded
 from sncl.training.code_cache import CHOSEN
-from sncl.training.compiling import Variants
+from sncl.training.compiling import Variants, compiled_observe
+from sncl.training.learner import Learner
 
 WAIT = 60.0  # for what happens at once, unless it never does
 
@@ -30,6 +38,15 @@ learner.learn(*batches[1])
 found = counters["aot_autograd"]
 print(json.dumps([found["autograd_cache_miss"], found["autograd_cache_hit"], found["autograd_cache_bypass"]]))
 """
+
+
+VARIANTS: dict[str, Settings] = {
+    "without gates": {"gates": "off"},
+    "gates that grow": {"gates": "grow", "sparsity": 0.5},
+    "gates with noise": {"gates": "kl", "eta": 0.01},
+    "features of one layer": {"gates": "off", "features": "layer1"},
+    "no features": {"gates": "off", "gamma": 0.0},
+}
 
 
 def never() -> None:
@@ -109,3 +126,32 @@ def test_what_one_process_compiled_the_next_one_finds(tmp_path: Path, monkeypatc
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         found.append(json.loads(done.stdout.splitlines()[-1]))
     assert found == [[1, 0, 0], [0, 1, 0]]
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Steps are traced and guarded as ever, but run as they were traced: making code of them takes long."""
+    monkeypatch.setenv(CHOSEN, str(tmp_path))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):  # as it comes, whatever ran here before
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # what the compiler does
+def test_compiled_steps_are_those_of_their_own_network_whatever_was_compiled_before() -> None:
+    batches = [(torch.rand(6, 8), torch.tensor([0, 1, 2, 0, 1, 2])) for _ in range(3)]
+
+    def losses(variant: str, compiled: bool) -> list[float]:
+        with seeded(0, "network"):
+            learner = Learner(MLP(8, 3, 6), make("sncl", VARIANTS[variant]), memory=6, replay=6, device="cpu")
+        learner.learn(*batches[0])
+        if compiled:
+            step = learner.ready.engine.step
+            learner.ready.engine.step = replace(step, observe=compiled_observe())
+        return [float(value) for batch in batches[1:] for value in learner.learn(*batch).values()]
+
+    for variant in [*VARIANTS, "without gates"]:
+        assert losses(variant, compiled=True) == pytest.approx(losses(variant, compiled=False), abs=1e-5), variant

@@ -129,7 +129,10 @@ def test_eager_and_graph_make_the_same_step_of_the_whole_network(name: str, tmp_
 
     draw = generator(0, "engine tests")
     rows = [
-        (torch.randint(256, (32, 3, 64, 64), dtype=torch.uint8, generator=draw), torch.randint(20, (32,), generator=draw))
+        (
+            torch.randint(256, (32, 3, 64, 64), dtype=torch.uint8, generator=draw),
+            torch.randint(20, (32,), generator=draw),
+        )
         for _ in range(4)
     ]
     assert part_between_engines(made, rows, tmp_path) <= 1e-2
