@@ -53,10 +53,10 @@ class Call(NamedTuple):
     results: Any  # a value, several of them in a list, or None
 
     def reads(self) -> list[Value]:
-        return list(_values((self.arguments, list(self.options.values()))))
+        return list(values_in((self.arguments, list(self.options.values()))))
 
     def makes(self) -> list[Value]:
-        return list(_values(self.results))
+        return list(values_in(self.results))
 
     @property
     def mutates(self) -> bool:
@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
         self.refused = _asks(func, args) or torch.Tag.inplace_view in func.tags
         given, chosen = tuple(self.named(each) for each in args), {key: self.named(options[key]) for key in options}
         result = func(*args, **options)
-        if func in ALIASES or (is_view(func) and not any(_values((given, list(chosen.values()))))):
+        if func in ALIASES or (is_view(func) and not any(values_in((given, list(chosen.values()))))):
             self._alias(func, given, result)
         else:
             self._note(Call(func, given, chosen, self._made(result)))
@@ -219,12 +219,13 @@ def _is_written(argument: Any) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
-def _values(nested: Any) -> Iterable[Value]:
+def values_in(nested: Any) -> Iterable[Value]:
+    """The values in nested lists."""
     if isinstance(nested, Value):
         yield nested
     elif isinstance(nested, (list, tuple)):
         for each in nested:
-            yield from _values(each)
+            yield from values_in(each)
 
 
 def record(run: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor]) -> Recording | None:

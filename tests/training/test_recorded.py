@@ -67,7 +67,7 @@ def test_replays_are_the_written_step_bit_for_bit(name: str, replays: list[CallL
     subject = FORMS[name]
     ours, theirs = subject.learner(), subject.learner()
     found = list(feed(ours, subject))
-    steps = [each for each in replays if len(each._returned) > 1 or each._inputs[1:]]
+    steps = [each for each in replays if len(each.recording.returned) > 1 or each.recording.inputs > 1]
     wanted = as_written(lambda: list(feed(theirs, subject)))
     assert all(map(torch.equal, found, wanted))
     assert same(ours, theirs)
@@ -144,7 +144,7 @@ def test_outputs_may_grow_between_replays(replays: list[CallList]) -> None:
     theirs.body.load_state_dict(ours.body.state_dict())
     learn(ours, 0, 40)
     assert ours.outputs == CLASSES
-    assert len({len(each._calls) for each in replays}) > 1
+    assert len({len(each.recording.calls) for each in replays}) > 1
     as_written(lambda: learn(theirs, 0, 40))
     assert same(ours, theirs)
 
@@ -291,7 +291,7 @@ def test_another_optimiser_is_not_replayed(replays: list[CallList]) -> None:
     learner = learner_with({"optimizer": torch.optim.Adam})
     learn(learner, 0, 20)
     assert replays
-    assert not any(each._returned[1:] for each in replays)
+    assert not any(each.recording.returned[1:] for each in replays)
 
 
 def test_batch_norm_follows_the_data_in_replays(replays: list[CallList]) -> None:
