@@ -26,6 +26,10 @@ class Count(NamedTuple):
     in_task: int = 0
     base: int = 0
 
+    def after(self, samples: int) -> Count:
+        """What it has counted when so many more samples have been offered."""
+        return Count(self.capacity, self.seen + samples, self.in_task + samples, self.base)
+
 
 def reservoir_slots(seen: int, capacity: int, uniform: Tensor) -> Tensor:
     """Vitter's algorithm R for a whole batch: fill first; then sample n takes slot floor(u * (n + 1)) if there is one.
@@ -67,7 +71,7 @@ class Admission(ABC):
 
 def thins_all(count: Count, uniform: Tensor) -> bool:
     """Whether a full reservoir admits none of these samples: not even the least number, had it come first."""
-    return count.seen >= count.capacity and float(uniform[:, 0].min()) * (count.seen + 1) >= count.capacity
+    return count.seen >= count.capacity and min(uniform[:, 0].tolist()) * (count.seen + 1) >= count.capacity
 
 
 class Reservoir(Admission):

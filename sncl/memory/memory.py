@@ -77,15 +77,17 @@ class Memory:
 
     def drawable_after(self, rows: int) -> int:
         """How many there will be when so many more samples have been offered."""
-        count = self.count
-        return self.admission.drawable(count._replace(seen=count.seen + rows, in_task=count.in_task + rows))
+        return self.admission.drawable(self.count.after(rows))
 
     def draw(self, wanted: int, uniform: Tensor) -> Tensor:
         """Slots for one replayed batch, each equally likely, none twice; all if there are fewer than wanted.
 
         ``uniform`` holds one number per slot of the memory, at least of those that may be replayed.
         """
-        return uniform[: self.drawable].topk(min(wanted, self.drawable), largest=False, sorted=False).indices
+        there = self.drawable
+        if there < len(uniform):
+            uniform = uniform[:there]
+        return uniform.topk(min(wanted, there), largest=False, sorted=False).indices
 
     def sample(self, slots: Tensor) -> Fields:
         """The samples in these slots, which stay named by their ``slot``."""
@@ -99,16 +101,18 @@ class Memory:
             if name != "slot":
                 self._rows[name].index_copy_(0, values["slot"], value.to(self._rows[name].dtype))
 
-    @torch.no_grad()
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
         """Offer a batch to the memory; of samples that claim one slot the latest stays, as if they had come singly."""
         if not self._rows:
             self._allocate(incoming)
-        arrived, count = rows(incoming), self.count
-        if not self.admission.admits_none(count, uniform):
-            self.reserve(arrived)
-            self._write(incoming, self.admission.slots(self.fields, incoming, count, uniform))
-        self.count = count._replace(seen=count.seen + arrived, in_task=count.in_task + arrived)
+        if not self.admission.admits_none(self.count, uniform):
+            self._take(incoming, uniform)
+        self.count = self.count.after(rows(incoming))
+
+    @torch.no_grad()
+    def _take(self, incoming: Fields, uniform: Tensor) -> None:
+        self.reserve(rows(incoming))
+        self._write(incoming, self.admission.slots(self.fields, incoming, self.count, uniform))
 
     def reserve(self, arriving: int) -> None:
         """Have room for what is filled when so many more samples have been offered."""
@@ -123,9 +127,11 @@ class Memory:
 
     def _length_after(self, arriving: int) -> int:
         """How long tensors are when so many more samples have been offered."""
-        count = self.count
-        needed = self.admission.filled(count._replace(seen=count.seen + arriving, in_task=count.in_task + arriving))
-        return self.allocated if needed <= self.allocated else self._length_for(needed)
+        there = self.allocated
+        if there == self.capacity:
+            return there
+        needed = self.admission.filled(self.count.after(arriving))
+        return there if needed <= there else self._length_for(needed)
 
     def _length_for(self, needed: int) -> int:
         if self.device.type != "cpu":

@@ -17,8 +17,8 @@ class Exclusive:
 
     def lock(self) -> AbstractContextManager[Any]:
         """Its lock."""
-        own: AbstractContextManager[Any] = self.__dict__.setdefault(LOCK, RLock())  # one step: threads never make two
-        return own
+        own: AbstractContextManager[Any] | None = self.__dict__.get(LOCK)
+        return own or self.__dict__.setdefault(LOCK, RLock())  # one step: threads never make two
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:

@@ -61,10 +61,12 @@ class LossWatch:
 
     def look(self) -> None:
         """Look at what was not looked at yet."""
+        if not self._unseen:
+            return
         unseen, self._unseen = self._unseen, []
-        places = [(step, name) for step, losses in unseen for name in losses]
-        values = [loss if loss.dim() == 0 else loss.sum() for _, losses in unseen for loss in losses.values()]
-        for (step, name), value in zip(places, _on_host(values), strict=True):
+        each = [(step, name, loss) for step, losses in unseen for name, loss in losses.items()]
+        values = _on_host([loss if loss.dim() == 0 else loss.sum() for *_, loss in each])
+        for (step, name, _), value in zip(each, values, strict=True):
             if not math.isfinite(value):
                 self.diverged = _broken("loss", name, "nan" if math.isnan(value) else "infinite", step)
                 raise Diverged(self.diverged)

@@ -41,11 +41,12 @@ def as_batch(x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
 def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
     """A batch on the device that fits the network, or an error before anything is learned of it."""
     given, labels = as_batch(x, y)
-    learner.prepare(given)
+    if learner._ready is None:
+        learner.prepare(given)
     given = learner.signature.checked(given)
     check_same_batch(learner, given, labels)
     if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
-        low, high = (int(each.item()) for each in ((labels[0],) * 2 if len(labels) == 1 else labels.aminmax()))
+        low, high = (int(each) for each in ((labels.item(),) * 2 if len(labels) == 1 else labels.aminmax()))
         check_labels(low, high, learner.outputs, learner.grows)
         if high >= learner.outputs:
             learner.grow(high + 1)
@@ -83,6 +84,8 @@ def called(name: str) -> str:
 def as_labels(y: Labels) -> Tensor:
     """Labels as integers."""
     y = as_tensor("y", y)
+    if y.dtype == torch.int64:
+        return y
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise SnclError(f"labels are integers 0, 1, 2, ...; got {y.dtype}")
     return y.to(torch.int64)

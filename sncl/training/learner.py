@@ -161,15 +161,15 @@ class Learner(BatchLearner, Exportable):
         size = rows(batch)
         if self.usual_size is None:
             self.usual_size = size
-        given = StepInput(batch, self.random.uniform("view", size, self.transform.randoms))
+        ready, numbers = self.ready, self.random.uniform("view", size, self.transform.randoms)
         for _ in range(self.method.steps):
             usual = size == self.usual_size and self._replay.is_steady(size)
-            outcome = self.ready.engine(given._replace(draws=self._replay.draws()), usual)
+            outcome = ready.engine(StepInput(batch, numbers, self._replay.draws()), usual)
             self._replay.refresh(outcome)
         self._replay.admit(batch, outcome)
         self.steps += 1
-        if self.ready.average is not None:
-            self.ready.average.update(self.steps)
+        if ready.average is not None:
+            ready.average.update(self.steps)
         return outcome.losses
 
     @exclusive

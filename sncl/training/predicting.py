@@ -41,14 +41,17 @@ class Inference(NamedTuple):
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
         given = self.signature.checked(as_inputs(x))
-        return mapped(lambda tensor: tensor.to(self.device), given) if rows(given) <= EVALUATION_BATCH else given
+        return mapped(self._here, given) if rows(given) <= EVALUATION_BATCH else given
+
+    def _here(self, x: Tensor) -> Tensor:
+        return x if x.device == self.device else x.to(self.device)
 
     def of(self, given: Inputs, task: int | None) -> Tensor:
         """The logits of accepted samples."""
         try:
             if rows(given) <= EVALUATION_BATCH:
                 return self.method.predict(self.net, eval_input(self.transform, given), task)
-            parts = (mapped(lambda tensor: tensor.to(self.device), part) for part in pieces(given, EVALUATION_BATCH))
+            parts = (mapped(self._here, part) for part in pieces(given, EVALUATION_BATCH))
             return torch.cat([self.of(part, task) for part in parts])
         except ValueError as error:  # a BatchNorm without running statistics, which needs two samples
             raise SnclError(

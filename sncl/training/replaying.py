@@ -40,10 +40,12 @@ class CallList:
         self.draws = recording.draws
         self._run = Writer(recording).function()
 
-    @torch.no_grad()
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """What the recorded computation returns for these inputs, and all that it changes."""
-        return self._run(*inputs)
+        if not torch.is_grad_enabled():
+            return self._run(*inputs)
+        with torch.no_grad():
+            return self._run(*inputs)
 
 
 class Writer:

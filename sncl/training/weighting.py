@@ -45,7 +45,7 @@ def weights_beside(memory: Memory | None, y: Tensor, weights: Tensor | None) -> 
 
     The first weights of all make those of the samples in memory 1.
     """
-    stored = {} if memory is None else memory.fields
+    stored = {} if memory is None else memory.tensors
     if weights is None:
         return {WEIGHT: torch.ones(len(y), device=y.device)} if WEIGHT in stored else {}
     if memory is not None and stored and WEIGHT not in stored:
