@@ -74,9 +74,10 @@ class SNCL(Method):
 
     def observe(self, net: Tapped, now: Fields, past: tuple[Fields, ...]) -> Outcome:
         here, *there = net.passes(inputs(now), *(inputs(batch) for batch in past))
-        each, refresh = label_losses(here.logits, now["y"]), Fields()  # what LRS sorts by: among all classes
+        each = label_losses(here.logits, now["y"])  # what LRS sorts by: among all classes
         labels = label_losses(among_present(here.logits, now["y"]), now["y"]) if self.ace else each
         losses = {"labels": weighted_mean(labels, now)}
+        refresh: Fields = {}
         if past:
             losses["past_logits"] = self.beta * logit_distance(there[0].logits, past[0]["logits"])
         if past and self.gamma:

@@ -10,16 +10,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from unittest import mock
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from sncl.methods.table import Settings, make
+from sncl.methods.method import Method
+from sncl.methods.table import METHODS, Settings, make
 from sncl.networks.mlp import MLP
-from sncl.tensors.random import seeded
+from sncl.tensors.random import Randomness, seeded
+from sncl.training import assembly
 from sncl.training.code_cache import CHOSEN
 from sncl.training.compiling import Variants, compiled_observe
+from sncl.training.engine import Eager
 from sncl.training.learner import Learner
+from sncl.training.step import Step
 
 WAIT = 60.0  # for what happens at once, unless it never does
 
@@ -40,13 +46,7 @@ print(json.dumps([found["autograd_cache_miss"], found["autograd_cache_hit"], fou
 """
 
 
-VARIANTS: dict[str, Settings] = {
-    "without gates": {"gates": "off"},
-    "gates that grow": {"gates": "grow", "sparsity": 0.5},
-    "gates with noise": {"gates": "kl", "eta": 0.01},
-    "features of one layer": {"gates": "off", "features": "layer1"},
-    "no features": {"gates": "off", "gamma": 0.0},
-}
+COMPILED = [name for name in METHODS if make(name).capturable and make(name).one_backward]
 
 
 def never() -> None:
@@ -130,28 +130,53 @@ def test_what_one_process_compiled_the_next_one_finds(tmp_path: Path, monkeypatc
 
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Steps are traced and guarded as ever, but run as they were traced: making code of them takes long."""
+    """Steps are traced in one piece and guarded as ever, but run as they were traced: making code takes long."""
     monkeypatch.setenv(CHOSEN, str(tmp_path))
     torch._dynamo.reset()
     with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):  # as it comes, whatever ran here before
-        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager", fullgraph=True))
         yield
     torch._dynamo.reset()
 
 
+def doubled(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+    return 2 * output
+
+
+def losses(method: Method, *, hook: bool = False, compiled: bool = False) -> list[float]:
+    """Those of some steps."""
+
+    def engine(name: str, step: Step, random: Randomness, device: torch.device) -> Eager:
+        return Eager(replace(step, observe=compiled_observe()) if compiled else step, random, device)
+
+    with seeded(0, "network"):
+        net = MLP(8, 3, 6)
+    if hook:
+        net.layer1.register_forward_hook(doubled)
+    with mock.patch.object(assembly, "make_engine", engine):
+        learner = Learner(net, method, memory=6, replay=6, device="cpu")
+        batches = [torch.linspace(0, number + 1, 48).view(6, 8) for number in range(3)]
+        return [float(value) for x in batches for value in learner.learn(x, torch.arange(6) % 3).values()]
+
+
 @pytest.mark.usefixtures("traced")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # what the compiler does
-def test_compiled_steps_are_those_of_their_own_network_whatever_was_compiled_before() -> None:
-    batches = [(torch.rand(6, 8), torch.tensor([0, 1, 2, 0, 1, 2])) for _ in range(3)]
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # what the compiler does itself
+def test_compiled_steps_are_those_of_their_own_method_and_network_whatever_was_compiled_before() -> None:
+    variants: dict[str, Settings] = {
+        "without gates": {"gates": "off"},
+        "gates that grow": {"gates": "grow", "sparsity": 0.5},
+        "gates with noise": {"gates": "kl", "eta": 0.01},
+        "features of one layer": {"gates": "off", "features": "layer1"},
+        "no features": {"gates": "off", "gamma": 0.0},
+    }
+    for settings in [*variants.values(), {}]:
+        for hook in (False, True):
+            ours, expected = (losses(make("sncl", settings), hook=hook, compiled=each) for each in (True, False))
+            assert ours == pytest.approx(expected, abs=1e-5), (settings, hook)
 
-    def losses(variant: str, compiled: bool) -> list[float]:
-        with seeded(0, "network"):
-            learner = Learner(MLP(8, 3, 6), make("sncl", VARIANTS[variant]), memory=6, replay=6, device="cpu")
-        learner.learn(*batches[0])
-        if compiled:
-            step = learner.ready.engine.step
-            learner.ready.engine.step = replace(step, observe=compiled_observe())
-        return [float(value) for batch in batches[1:] for value in learner.learn(*batch).values()]
 
-    for variant in [*VARIANTS, "without gates"]:
-        assert losses(variant, compiled=True) == pytest.approx(losses(variant, compiled=False), abs=1e-5), variant
+@pytest.mark.usefixtures("traced")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("name", COMPILED)
+def test_every_method_is_compiled_in_one_piece(name: str) -> None:
+    assert losses(make(name), compiled=True) == pytest.approx(losses(make(name)), abs=1e-5)
