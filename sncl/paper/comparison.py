@@ -36,6 +36,13 @@ All rows are SNCL with its settings for the stream; a part that a row does not n
 All rows but the baseline have the labels of the memory and LRS. For `FER-on-layer1&2` the paper prints the number of
 its `+FER`, which is without LRS, and for the last row that of the whole SNCL, which is with it.""",
 }
+FURTHER_NOTES = {
+    "oEWC, strength 7": """\
+oEWC on Permuted MNIST stands there with the published strength of the penalty, 0.7, and with ten times that. In the
+first public code the Fisher information is that of ours but for a factor of 0.9995, and its penalty is 0.7 times it; no
+public version makes it larger, one marks this cell as not verified, and another project reports 57 %. So the printed
+value does not follow from the public code and settings.""",
+}
 WITH_ADDITIONS = """\
 Rows whose names end in + are not the paper's protocol: additions of our own to the training of SNCL and, the very same
 ones, to DER++ and ER-ACE. They stand in tables of their own and have no published numbers."""
@@ -188,8 +195,9 @@ def comparison_json(table: str, rows: Sequence[TableRow], command: Command) -> d
 def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Sequence[str] = ()) -> str:
     """The whole table as a page: a heading, the commands, a table for each stream, what made it and what is open."""
     parts = [f"# {TABLE_TITLES.get(table, table)}", INTRODUCTION.format(table=table, seeds=PAPER_SEEDS)]
-    if table in NOTES:
-        parts.append(NOTES[table])
+    titles = {row.cell.title for row in rows}
+    parts += [NOTES[table]] if table in NOTES else []
+    parts += [note for title, note in FURTHER_NOTES.items() if title in titles]
     parts.append(console_block(command(table, members) for members in rows_by_table(rows).values()))
     if more := added(rows):
         parts += [WITH_ADDITIONS, "\n".join(more)]
@@ -203,13 +211,13 @@ def markdown(table: str, rows: Sequence[TableRow], command: Command, failed: Seq
     if failed:
         parts += ["## Failed", "\n".join(f"- `{name}`" for name in failed)]
     if missing := [row for row in rows if row.missing()]:
-        titles = "\n".join(
+        open_rows = "\n".join(
             f"- {row.cell.stream}, {row.cell.title}"
             + (f", memory {row.cell.memory}" if row.cell.memory else "")
             + f": {len(row.missing())} of {row.wanted()} seeds"
             for row in missing
         )
-        parts += ["## Open", titles, console_block(open_commands(table, missing, command))]
+        parts += ["## Open", open_rows, console_block(open_commands(table, missing, command))]
     return "\n\n".join(parts) + "\n"
 
 

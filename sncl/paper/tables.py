@@ -64,6 +64,11 @@ SNCL_VARIANTS: dict[str, dict[str, dict[str, str]]] = {
     },
 }
 
+# Rows beside those of the shipped settings, for what the published settings leave open: stream -> method -> changes.
+FURTHER_ROWS: dict[str, dict[str, dict[str, dict[str, str]]]] = {
+    "perm-mnist": {"oewc": {"oEWC, strength 7": {"strength": "7"}}},
+}
+
 
 class Published(NamedTuple):
     """A number of the paper; the deviation is None where none is printed."""
@@ -156,19 +161,27 @@ def cells(
         if memory < 1:
             raise SnclError(f"`memory` is at least 1 sample, not {memory}")
     methods = [method_name(method) for method in methods]
-    if table in SNCL_VARIANTS:
-        rows = [(title, title, "sncl", settings) for title, settings in SNCL_VARIANTS[table].items()]
-    else:
-        chosen = methods or USUAL_METHODS
-        rows = [(method, each.title, method, {}) for method, each in METHODS.items() if method in chosen]
     return [
         Cell(title, stream, method, memory, settings, published(table, stream, row, memory))
         for stream in values()[table]
         if stream in (streams or usual_streams(table))
         for memory in (0, *sorted(memories or printed_memories(table, stream)))
-        for row, title, method, settings in rows
+        for row, title, method, settings in rows_of(table, stream, methods or USUAL_METHODS)
         if METHODS[method].memory == (memory > 0)
     ]
+
+
+def rows_of(table: str, stream: str, methods: Collection[str]) -> list[tuple[str, str, str, dict[str, str]]]:
+    """The rows of a table for a stream: printed as what, title, method, and changes of its settings."""
+    if table in SNCL_VARIANTS:
+        return [(title, title, "sncl", settings) for title, settings in SNCL_VARIANTS[table].items()]
+    found: list[tuple[str, str, str, dict[str, str]]] = []
+    for method, each in METHODS.items():
+        if method in methods:
+            further = FURTHER_ROWS.get(stream, {}).get(method, {})
+            found.append((method, each.title, method, {}))
+            found += [(method, title, method, settings) for title, settings in further.items()]
+    return found
 
 
 def printed_memories(table: str, stream: str) -> set[int]:

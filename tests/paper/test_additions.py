@@ -78,3 +78,11 @@ def test_one_command_asks_for_all_of_them(sncl: Sncl) -> None:
     assert done.code == 0, done.err
     assert done.out.index("seq-cifar10") < done.out.index("seq-cifar10, with additions")
     assert "sncl reproduce table1 --stream seq-cifar10 --method sncl+ --memory 200 --seeds 1" in done.out
+
+
+def test_the_page_says_why_a_row_stands_there_with_other_settings() -> None:
+    wanted = planned(cells("table1", ["perm-mnist", "rot-mnist"], ["oewc"]), "cpu")
+    found = [TableRow(cell, experiment, 2, {}) for cell, experiment in wanted]
+    page, without = (markdown("table1", members, lambda *_: "") for members in (found, found[2:]))
+    assert "| oEWC, strength 7 | – | " in page
+    assert "ten times that" in page and "ten times that" not in without

@@ -103,6 +103,15 @@ def test_a_method_without_memory_has_one_cell() -> None:
     assert [(cell.title, cell.memory) for cell in found] == [("SGD", 0), ("ER", 200), ("ER", 500)]
 
 
+def test_oewc_on_permuted_mnist_has_a_row_for_each_strength() -> None:
+    found = cells("table1", ["perm-mnist", "rot-mnist"], ["oewc"])
+    expected = [("perm-mnist", "oEWC"), ("perm-mnist", "oEWC, strength 7"), ("rot-mnist", "oEWC")]
+    assert [(cell.stream, cell.title) for cell in found] == expected
+    experiments = [plan(cell.stream, cell.method, device="cpu", settings=cell.settings) for cell in found]
+    assert [each.settings["strength"] for each in experiments] == [0.7, 7.0, 0.7]
+    assert found[0].paper == found[1].paper == {"domain_il": (75.79, 2.25)}
+
+
 def settings_of(table: str, title: str, stream: str) -> dict[str, Any]:
     (cell,) = (cell for cell in cells(table, [stream]) if cell.title == title)
     return plan(stream, cell.method, memory=cell.memory, device="cpu", settings=cell.settings).settings
