@@ -106,7 +106,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         given = self._check_weighing(sample_weight, len(y))
         if not first:
             self._check_kind(y)
-        named = np.unique(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
+        named = _distinct(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
         if first:
             X = self._start(X, named)
         else:
@@ -255,15 +255,16 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         if self._scale is not None:
             with self.learner_.exclusively():
                 self._scale.update(x)
-        order = torch.arange(len(x))
         for epoch in range(epochs):
-            if shuffle:
-                order = torch.randperm(len(x), generator=generator(self._spec.seed, "order", epoch))
-            whole = not shuffle and len(x) <= self.batch_size
-            losses = [
-                self.learner_.learn(x[part], labels[part], None if weights is None else weights[part])
-                for part in ([slice(None)] if whole else _batches(order, self.batch_size))
-            ]
+            if not shuffle and len(x) <= self.batch_size:
+                losses = [self.learner_.learn(x, labels, weights)]
+            else:
+                draw = generator(self._spec.seed, "order", epoch)
+                order = torch.randperm(len(x), generator=draw) if shuffle else torch.arange(len(x))
+                losses = [
+                    self.learner_.learn(x[part], labels[part], None if weights is None else weights[part])
+                    for part in _batches(order, self.batch_size)
+                ]
             if self.verbose:
                 loss = float(torch.stack([sum(each.values(), torch.zeros(())) for each in losses]).mean())
                 self._say(f"epoch {epoch + 1} of {epochs}: loss {loss:.4f}")
@@ -273,6 +274,11 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     def _say(self, line: str) -> None:
         if self.verbose:
             print(f"[{type(self).__name__}] {line}")
+
+
+def _distinct(labels: NDArray[Any]) -> NDArray[Any]:
+    """Each label once, sorted; often there is but one."""
+    return labels if len(labels) == 1 else np.unique(labels)
 
 
 def _reach(learner: Learner, outputs: int) -> None:

@@ -66,20 +66,20 @@ class RunningMean:
 
     def learn(self, numbers: Floats) -> None:
         if len(numbers) == 1:
-            self._include(numbers.item(), 1 - math.isnan(numbers.item()))
+            if not math.isnan(number := numbers.item()):
+                self.include(number, 1)
             return
         missing = np.isnan(numbers)
         present = numbers[~missing] if missing.any() else numbers
         if len(present):
-            self._include(float(present.mean()), len(present))
+            self.include(float(present.mean()), len(present))
 
-    def _include(self, mean: float, count: int) -> None:
+    def include(self, mean: float, count: int) -> None:
         """So many more numbers, with this mean."""
-        if count:
-            self.count += count
-            self.mean += (mean - self.mean) * (count / self.count)
-            if not math.isfinite(self.mean):  # values near the largest number there is
-                self.mean = 0.0
+        self.count += count
+        self.mean += (mean - self.mean) * (count / self.count)
+        if not math.isfinite(self.mean):  # values near the largest number there is
+            self.mean = 0.0
 
     def fill(self, numbers: Floats) -> Floats:
         return np.where(np.isnan(numbers), self.mean, numbers)

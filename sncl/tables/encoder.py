@@ -27,6 +27,10 @@ class TableEncoder:
         self.coders = list(coders)
         self.columns = columns
         self.notes = list(notes)
+        numbers = [coder for coder in self.coders if isinstance(coder, NumberCoder) and not coder.indicator]
+        self.plain = len(numbers) == len(self.coders)  # every column that is used is one number
+        self.whole = self.plain and len(numbers) == len(columns)  # so, without a gap, columns stay as they are
+        self._means = [coder.running for coder in numbers] if self.plain else []
 
     @classmethod
     def made_for(
@@ -69,16 +73,6 @@ class TableEncoder:
         """Which encoded columns are 0 or 1 by their nature, and need no scale. [width]"""
         return np.array([flag for coder in self.coders for flag in coder.binary], dtype=np.bool_)
 
-    @property
-    def plain(self) -> bool:
-        """Whether every column that is used is one number."""
-        return all(isinstance(coder, NumberCoder) and not coder.indicator for coder in self.coders)
-
-    @property
-    def whole(self) -> bool:
-        """Whether the encoded columns are all columns as they are, where no value is missing."""
-        return self.plain and len(self.coders) == len(self.columns)
-
     def check(self, columns: Columns) -> None:
         """Refuse values that do not fit the kind of their column; nothing is learned."""
         self._read(columns)
@@ -92,9 +86,13 @@ class TableEncoder:
 
     def update_numbers(self, matrix: Floats) -> None:
         """Learn from a matrix of all columns, each of which is a number; none may be missing. [rows, columns]"""
+        if len(matrix) == 1:
+            for running, number in zip(self._means, matrix[0].tolist(), strict=True):
+                running.include(number, 1)
+            return
         with np.errstate(over="ignore"):
-            for coder, column in zip(self.coders, matrix.T, strict=True):
-                coder.learn(column)
+            for running, column in zip(self._means, matrix.T, strict=True):
+                running.learn(column)
 
     def encode(self, columns: Columns) -> Floats:
         """The rows as numbers, by what was learned so far. [rows, width]"""

@@ -122,7 +122,7 @@ def check_weights(learner: Learner) -> None:
     """
     learner.watch.check()
     net, average = learner.ready.net.body, learner.ready.average
-    if _are_finite(chain(net.parameters(), net.buffers(), () if average is None else average.slow.values())):
+    if _are_finite(chain(_tensors(net), () if average is None else average.slow.values())):
         return
     finite = {name for name, _ in net.named_parameters(remove_duplicate=False)} | set(_statistics(net))
     for tensors in (net.state_dict(), {} if average is None else average.slow):
@@ -137,6 +137,15 @@ def check_weights(learner: Learner) -> None:
 def _are_finite(tensors: Iterable[Tensor]) -> bool:
     """A fast first look: sums are finite unless a number is not or they overflow."""
     return all(math.isfinite(each.detach().sum().item()) for each in tensors if each.is_floating_point())
+
+
+def _tensors(net: nn.Module) -> Iterator[Tensor]:
+    """The parameters and buffers of a network, those that are shared more than once."""
+    found = [net]
+    for module in found:  # which grows
+        found.extend(each for each in module._modules.values() if each is not None)
+        for tensors in (module._parameters, module._buffers):
+            yield from (each for each in tensors.values() if each is not None)
 
 
 def _statistics(net: nn.Module) -> Iterator[str]:

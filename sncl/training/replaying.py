@@ -1,14 +1,18 @@
-"""A recording made again, as a function that is written once and has one line for each call."""
+"""A recording made again, as a function with one line for each call, which torch.fx writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from operator import getitem
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
 
-from sncl.training.recording import Call, Constant, Recording, Value, values_in
+from sncl.training.recording import Call, Constant, Recording, Value
 
 aten = torch.ops.aten
 DIRECT = {  # the same operations by a shorter way
@@ -21,6 +25,7 @@ DIRECT = {  # the same operations by a shorter way
     aten.t.default: torch.t,
     aten.view.default: torch.reshape,  # of what can be seen in that shape, so nothing is copied
     aten.unsqueeze.default: torch.unsqueeze,
+    aten.squeeze.dim: torch.squeeze,
     aten.cat.default: torch.cat,
     aten.stack.default: torch.stack,
     aten.index_select.default: torch.index_select,
@@ -38,70 +43,45 @@ class CallList:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording._replace(tensors=[])
         self.draws = recording.draws
-        self._run = Writer(recording).function()
+        self._run = GraphModule({}, graph_of(recording)).forward
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """What the recorded computation returns for these inputs, and all that it changes."""
-        if not torch.is_grad_enabled():
-            return self._run(*inputs)
-        with torch.no_grad():
-            return self._run(*inputs)
+        with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
+            made: list[Tensor] = self._run(*inputs, *self.recording.constants)
+            return made
 
 
-class Writer:
-    """Writes a recording as Python: values are local variables, freed behind the last call that reads them."""
+class Operation(partial[Any]):
+    """An operation under a name of its own; of others torch.fx writes the path, to be followed at each call."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        self.names: dict[str, Any] = {}  # of all that is there before
-
-    def function(self) -> Callable[..., list[Tensor]]:
-        """A function of the inputs."""
-        found = self.recording
-        last = {value: place for place, call in enumerate(found.calls) for value in (*call.reads(), *call.makes())}
-        last |= dict.fromkeys(values_in(found.returned), len(found.calls))
-        lines, made = [], found.inputs
-        for place, call in enumerate(found.calls):
-            line, made = self._line(call, made)
-            freed = [_local(each) for each in {*call.reads(), *call.makes()} if last[each] == place]
-            lines += [line, *(f"del {name}" for name in sorted(freed))]
-        given = ", ".join(_local(Value(number)) for number in range(found.inputs))
-        lines.append(f"return [{', '.join(map(self._word, found.returned))}]")
-        exec("\n    ".join((f"def run({given}):", *lines)), self.names)
-        function: Callable[..., list[Tensor]] = self.names["run"]
-        return function
-
-    def _line(self, call: Call, made: int) -> tuple[str, int]:
-        """A call, where values up to the number ``made`` are there; and how many are there behind it."""
-        operation = DIRECT.get(call.operation) or getattr(call.operation, "_op", call.operation)
-        arguments = [self._word(each) for each in call.arguments]
-        arguments += [f"{name}={self._word(value)}" for name, value in call.options.items()]
-        line = f"{self._name(operation)}({', '.join(arguments)})"
-        new = [each.number for each in call.makes() if each.number >= made]  # what is changed in place is there already
-        if new and isinstance(call.results, Value):
-            line = f"{_local(call.results)} = {line}"
-        elif new:
-            line = f"[{', '.join(_local(each) if isinstance(each, Value) else '_' for each in call.results)}] = {line}"
-        return line, max([made, *(number + 1 for number in new)])
-
-    def _word(self, argument: Any) -> str:
-        """An argument as it is written: what holds no value is there before."""
-        if isinstance(argument, Value):
-            return _local(argument)
-        if isinstance(argument, (list, tuple)) and any(values_in(argument)):
-            return f"[{', '.join(map(self._word, argument))}]"
-        return self._name(self._constant(argument))
-
-    def _constant(self, argument: Any) -> Any:
-        if isinstance(argument, Constant):
-            return self.recording.constants[argument.number]
-        return [self._constant(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
-
-    def _name(self, known: Any) -> str:
-        name = f"known{len(self.names)}"
-        self.names[name] = known
-        return name
+    @classmethod
+    def of(cls, call: Call) -> Operation:
+        direct: Any = DIRECT.get(call.operation) or getattr(call.operation, "_op", call.operation)
+        found = cls(direct)
+        found.__name__ = str(call.operation).replace(".", "_")  # type: ignore[attr-defined]
+        return found
 
 
-def _local(value: Value) -> str:
-    return f"value{value.number}"
+def graph_of(recording: Recording) -> Graph:
+    """The calls as a graph of the inputs and constants; values are freed behind the last call that reads them."""
+    graph = Graph()
+    known: dict[Any, Node] = {Value(each): graph.placeholder(f"given{each}") for each in range(recording.inputs)}
+    known |= {Constant(each): graph.placeholder(f"known{each}") for each in range(len(recording.constants))}
+
+    def node(argument: Any) -> Any:
+        if isinstance(argument, (Value, Constant)):
+            return known[argument]
+        return [node(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
+
+    for call in recording.calls:
+        options = {name: node(value) for name, value in call.options.items()}
+        made = graph.call_function(Operation.of(call), tuple(map(node, call.arguments)), options)
+        if isinstance(call.results, list):
+            for place, each in enumerate(call.results):
+                if each is not None:
+                    known[each] = graph.call_function(getitem, (made, place))
+        elif call.results is not None:
+            known.setdefault(call.results, made)  # what is changed in place is known
+    graph.output([known[each] for each in recording.returned])
+    return graph
