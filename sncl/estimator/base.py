@@ -138,10 +138,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     @exclusive
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
-        self._check_usable()
-        each = [self.learner_.logits(self._samples(part)).cpu() for part in in_parts(X)]
-        logits = (each[0] if len(each) == 1 else torch.cat(each)).double()
-        probabilities: NDArray[np.float64] = logits[:, torch.from_numpy(self._outputs)].softmax(1).numpy()
+        probabilities: NDArray[np.float64] = torch.from_numpy(self._logits(X)).softmax(1).numpy()
         return probabilities
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -153,9 +150,17 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     @exclusive
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each sample."""
-        likely = self.predict_proba(X).argmax(1)
+        likely = self._logits(X).argmax(1)
         labels: NDArray[Any] = self.classes_[likely]
         return labels
+
+    def _logits(self, X: Any) -> NDArray[np.float64]:
+        """The logits of each class, in the order of ``classes_``. [samples, classes]"""
+        self._check_usable()
+        each = [self.learner_.logits(self._samples(part)).cpu() for part in in_parts(X)]
+        logits = (each[0] if len(each) == 1 else torch.cat(each)).double()
+        ordered: NDArray[np.float64] = logits.numpy().take(self._outputs, axis=1)
+        return ordered
 
     # --- labels
 
@@ -253,7 +258,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     ) -> None:
         x, labels = self._spec.samples(X), self._targets(y)
         if self._scale is not None:
-            with self.learner_.exclusively():
+            with self.learner_.lock():
                 self._scale.update(x)
         for epoch in range(epochs):
             if not shuffle and len(x) <= self.batch_size:

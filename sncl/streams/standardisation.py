@@ -54,7 +54,7 @@ class RunningScale(Transform):
     def update(self, x: Tensor) -> None:
         """Include these samples. Tensors change in place."""
         if x.shape[:1] == (1,) and x.dim() == self.mean.dim() + 1 and self.mean.device.type == "cpu":
-            self._include(x[0].cpu().numpy().astype(np.float64))
+            self._include(x.cpu().numpy()[0].astype(np.float64))
             return
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
         if self.unscaled is not None:
@@ -71,15 +71,17 @@ class RunningScale(Transform):
         """One sample more, by the same operations without those that change nothing: NumPy begins one sooner."""
         if self.unscaled is not None:
             values[self.unscaled.numpy()] = 0.0
-        rows, mean, squares, factor = (each.numpy() for each in (self.rows, self.mean, self.squares, self.factor))
+        mean, squares, rows = self.mean.numpy(), self.squares.numpy(), self.rows.item()
         total, away = rows + 1, values - mean
         with np.errstate(all="ignore"):
             squares += away * away * rows / total
             mean += away / total
-            rows[...] = total
+            self.rows.fill_(total)
             variance = squares / total
             constant = variance <= np.square(total * mean * EPSILON)
-            factor[...] = np.where(constant, 1.0, 1 / np.sqrt(variance))
+            np.divide(1, np.sqrt(variance), out=self.factor.numpy())
+            if constant.any():
+                self.factor.numpy()[constant] = 1.0
 
     def _rescale(self) -> None:
         rows = self.rows.clamp(min=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -65,27 +66,39 @@ class RunningMean:
     mean: float = 0.0
 
     def learn(self, numbers: Floats) -> None:
-        if len(numbers) == 1:
-            if not math.isnan(number := numbers.item()):
-                self.include(number, 1)
-            return
         missing = np.isnan(numbers)
         present = numbers[~missing] if missing.any() else numbers
         if len(present):
-            self.include(float(present.mean()), len(present))
-
-    def include(self, mean: float, count: int) -> None:
-        """So many more numbers, with this mean."""
-        self.count += count
-        self.mean += (mean - self.mean) * (count / self.count)
-        if not math.isfinite(self.mean):  # values near the largest number there is
-            self.mean = 0.0
+            self.count += len(present)
+            self.mean += (float(present.mean()) - self.mean) * (len(present) / self.count)
+            if not math.isfinite(self.mean):  # values near the largest number there is
+                self.mean = 0.0
 
     def fill(self, numbers: Floats) -> Floats:
         return np.where(np.isnan(numbers), self.mean, numbers)
 
     def to_json(self) -> dict[str, Any]:
         return {"count": self.count, "mean": self.mean}
+
+
+class RunningMeans:
+    """Means of columns side by side, as long as no number is missing; :meth:`settle` tells them what was learned."""
+
+    def __init__(self, columns: Sequence[RunningMean]) -> None:
+        self.columns = columns
+        self.counts = np.array([each.count for each in columns])
+        self.means = np.array([each.mean for each in columns], dtype=np.float64)
+
+    def learn(self, matrix: Floats) -> None:
+        """The same for all columns as theirs for one. [rows, columns]"""
+        self.counts += len(matrix)
+        found = matrix[0] if len(matrix) == 1 else np.ascontiguousarray(matrix.T).mean(1)
+        self.means += (found - self.means) * (len(matrix) / self.counts)
+        self.means[~np.isfinite(self.means)] = 0.0
+
+    def settle(self) -> None:
+        for column, count, mean in zip(self.columns, self.counts.tolist(), self.means.tolist(), strict=True):
+            column.count, column.mean = count, mean
 
 
 @dataclass

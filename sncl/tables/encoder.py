@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from sncl.errors import SnclError
-from sncl.tables.coders import Coder, NumberCoder, coder_for, coder_from
+from sncl.tables.coders import Coder, NumberCoder, RunningMeans, coder_for, coder_from
 from sncl.tables.columns import Columns, Flags, Floats, settled, some
 from sncl.tables.kinds import ColumnKind, Decided, check_named, decide
 
@@ -30,7 +30,8 @@ class TableEncoder:
         numbers = [coder for coder in self.coders if isinstance(coder, NumberCoder) and not coder.indicator]
         self.plain = len(numbers) == len(self.coders)  # every column that is used is one number
         self.whole = self.plain and len(numbers) == len(columns)  # so, without a gap, columns stay as they are
-        self._means = [coder.running for coder in numbers] if self.plain else []
+        self._numbers = numbers
+        self._side_by_side: RunningMeans | None = None  # while rows come without a gap
 
     @classmethod
     def made_for(
@@ -73,6 +74,12 @@ class TableEncoder:
         """Which encoded columns are 0 or 1 by their nature, and need no scale. [width]"""
         return np.array([flag for coder in self.coders for flag in coder.binary], dtype=np.bool_)
 
+    def _settle(self) -> None:
+        """Let every column know its mean."""
+        if self._side_by_side is not None:
+            self._side_by_side.settle()
+            self._side_by_side = None
+
     def check(self, columns: Columns) -> None:
         """Refuse values that do not fit the kind of their column; nothing is learned."""
         self._read(columns)
@@ -80,23 +87,22 @@ class TableEncoder:
     def update(self, columns: Columns) -> None:
         """Learn from rows: new categories take free slots, means follow. If a value is refused, nothing changes."""
         read = self._read(columns)
+        self._settle()
         with np.errstate(over="ignore"):
             for coder, values in read:
                 coder.learn(values)
 
     def update_numbers(self, matrix: Floats) -> None:
         """Learn from a matrix of all columns, each of which is a number; none may be missing. [rows, columns]"""
-        if len(matrix) == 1:
-            for running, number in zip(self._means, matrix[0].tolist(), strict=True):
-                running.include(number, 1)
-            return
-        with np.errstate(over="ignore"):
-            for running, column in zip(self._means, matrix.T, strict=True):
-                running.learn(column)
+        if self._side_by_side is None:
+            self._side_by_side = RunningMeans([coder.running for coder in self._numbers])
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._side_by_side.learn(matrix)
 
     def encode(self, columns: Columns) -> Floats:
         """The rows as numbers, by what was learned so far. [rows, width]"""
         parts = self._read(columns)
+        self._settle()
         rows = len(next(iter(columns.values()))) if columns else 0
         out = np.empty((rows, self.width), dtype=np.float64)
         start = 0
@@ -113,6 +119,7 @@ class TableEncoder:
 
     def to_json(self) -> dict[str, Any]:
         """Everything that decides what comes next, as plain data."""
+        self._settle()
         coders = {coder.name: coder.to_json() for coder in self.coders}
         columns = [coders.get(name, {"name": name, "kind": kind}) for name, kind in self.columns.items()]
         return {"version": VERSION, "columns": columns}

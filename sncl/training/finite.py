@@ -135,8 +135,11 @@ def check_weights(learner: Learner) -> None:
 
 
 def _are_finite(tensors: Iterable[Tensor]) -> bool:
-    """A fast first look: sums are finite unless a number is not or they overflow."""
-    return all(math.isfinite(each.detach().sum().item()) for each in tensors if each.is_floating_point())
+    """A fast first look: norms are finite unless a number is not or they overflow."""
+    numbers = [each for each in tensors if each.is_floating_point()]
+    with torch.no_grad():
+        norms = torch._foreach_norm(numbers) if numbers else ()
+    return all(math.isfinite(each.item()) for each in norms)
 
 
 def _tensors(net: nn.Module) -> Iterator[Tensor]:

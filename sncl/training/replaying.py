@@ -22,6 +22,7 @@ DIRECT = {  # the same operations by a shorter way
     aten.add.Tensor: torch.add,
     aten.add_.Tensor: Tensor.add_,
     aten.relu.default: torch.relu,
+    aten.clamp.default: torch.clamp,
     aten.t.default: torch.t,
     aten.view.default: torch.reshape,  # of what can be seen in that shape, so nothing is copied
     aten.unsqueeze.default: torch.unsqueeze,
