@@ -18,6 +18,7 @@ from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import accuracies, tested_after
 from sncl.training.folder import CHECKPOINT_SECONDS
 from sncl.training.learner import Learner
+from sncl.training.parallel import sharing_cores
 from sncl.training.run import LOG_LINES
 from sncl.training.schedule import total_steps
 
@@ -92,7 +93,8 @@ def overhead(experiment: Experiment, learner: Learner, stream: Stream, seconds_p
     steps = total_steps(stream, experiment.epochs)
     tests = sum(len(tested_after(stream, task)) for task in range(stream.tasks)) + stream.test_tasks  # + untrained
     stream.test(0)  # made at the first call
-    evaluation = tests * timed(lambda: accuracies(learner, stream, range(1)), 1, learner.device)
+    with sharing_cores():
+        evaluation = tests * timed(lambda: accuracies(learner, stream, range(1)), 1, learner.device)
     with tempfile.TemporaryDirectory(prefix="sncl-") as folder:
         path = Path(folder) / "checkpoint"
         checkpoint = timed(lambda: write_checkpoint(path, learner.state(), learner.description()), 3, learner.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
-from sncl.estimator.inputs import ColumnNames, GivenInputs, in_parts
+from sncl.estimator.inputs import ColumnNames, GivenInputs, distinct, in_parts
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.estimator.weighting import ClassWeight, WeighingEstimator
 from sncl.methods.table import Value
@@ -106,7 +106,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         given = self._check_weighing(sample_weight, len(y))
         if not first:
             self._check_kind(y)
-        named = _distinct(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
+        named = distinct(y) if classes is None else self._announced(np.unique(np.asarray(classes)), y, first)
         if first:
             X = self._start(X, named)
         else:
@@ -279,11 +279,6 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     def _say(self, line: str) -> None:
         if self.verbose:
             print(f"[{type(self).__name__}] {line}")
-
-
-def _distinct(labels: NDArray[Any]) -> NDArray[Any]:
-    """Each label once, sorted; often there is but one."""
-    return labels if len(labels) == 1 else np.unique(labels)
 
 
 def _reach(learner: Learner, outputs: int) -> None:

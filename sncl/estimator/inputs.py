@@ -183,6 +183,11 @@ def _are_valid_labels(y: Any, rows: int) -> bool:
     return type(y) is np.ndarray and y.shape == (rows,) and y.dtype.kind in "iuU" and rows <= FEW_LABELS
 
 
+def distinct(labels: NDArray[Any]) -> NDArray[Any]:
+    """Each label once, sorted; often there is but one."""
+    return labels if len(labels) == 1 else np.unique(labels)
+
+
 def in_parts(X: Any) -> list[Any]:
     """A sparse matrix cut so that no part is large with all its zeros; anything else in one part."""
     if not is_sparse(X) or X.ndim != 2:

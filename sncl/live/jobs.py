@@ -21,7 +21,7 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
 from sncl.training.events import Evaluation, Moment
-from sncl.training.parallel import cores, run_all, run_here, run_in_threads
+from sncl.training.parallel import cores, run_all, run_here, run_in_threads, sharing_cores
 
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
 
@@ -113,7 +113,8 @@ def run_watched(
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
                 return run_in_threads(function, jobs, RUNS_ON_A_GPU, tell)
         if len(jobs) == 1:
-            return [function(jobs[0], partial(tell, 0))]
+            with sharing_cores():
+                return [function(jobs[0], partial(tell, 0))]
         if not all(is_portable(job.experiment.method) for job in jobs):
             return run_here(function, jobs, tell)
         threads = max(job.experiment.threads for job in jobs)

@@ -18,6 +18,7 @@ from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.finite import check_learned
 from sncl.training.learner import Learner
+from sncl.training.side_by_side import predictions
 
 Accuracies = dict[Readout, list[float | None]]
 CONFUSION = "confusion"
@@ -128,14 +129,15 @@ def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
     rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
     recalls: list[float | None] = [None] * stream.test_tasks
     main: list[tuple[Tensor, Tensor]] = []  # labels and answers
-    for task in tasks:
-        x, y = stream.test(task)
-        logits = learner.logits(x, task)
-        for readout in readouts:
-            answers = predicted(logits, stream.groups[task], readout)
-            rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
-            main += [(y, answers)] if readout == readouts[0] else []
-        recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
+    with predictions(learner, sum(len(stream.test_phases[task].rows) for task in tasks)) as logits_of:
+        for task in tasks:
+            x, y = stream.test(task)
+            logits = logits_of(x, task)
+            for readout in readouts:
+                answers = predicted(logits, stream.groups[task], readout)
+                rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
+                main += [(y, answers)] if readout == readouts[0] else []
+            recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
     confusion = confusion_counts(*(torch.cat(parts) for parts in zip(*main, strict=True)))
     return Assessment(rows, recalls, confusion)
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -23,11 +24,22 @@ from sncl.training.stopping import Stopped, finishing, heed_parent, stop_code, s
 
 Report = Callable[[Any], None]
 PROGRAM = Lock()  # held while this process has none: several threads may start others
+SHARE: ContextVar[int] = ContextVar("share", default=1)  # how many cores a run may use
 
 
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def sharing_cores(runs: int = 1) -> Iterator[None]:
+    """In this block a run has its share of the cores, with so many runs at once: what it may use for its tests."""
+    token = SHARE.set(cores() // runs)
+    try:
+        yield
+    finally:
+        SHARE.reset(token)
 
 
 def run_all(
@@ -59,9 +71,11 @@ def run_all(
         with suppress(OSError):
             link.send(jobs[busy[link]])
 
+    at_once = min(workers, len(jobs))
+    hire = partial(_hire, partial(_serve, function, at_once), processes, load_program)
     try:
-        for _ in range(min(workers, len(jobs))):
-            give(_hire(function, processes, load_program))
+        for _ in range(at_once):
+            give(hire())
         while busy:
             for link in wait(list(busy)):
                 assert isinstance(link, Connection)
@@ -77,7 +91,7 @@ def run_all(
                 else:
                     failed[number] = value
                 if waiting:
-                    give(link if kind != "death" else _hire(function, processes, load_program))
+                    give(link if kind != "death" else hire())
     finally:
         _dismiss(processes)
     if failed:
@@ -93,7 +107,8 @@ def run_here(
     failed: dict[int, Exception] = {}
     for number, job in enumerate(jobs):
         try:
-            results[number] = function(job, partial(watch or _ignore, number))
+            with sharing_cores():
+                results[number] = function(job, partial(watch or _ignore, number))
         except SnclError as error:
             failed[number] = error
     if failed:
@@ -145,11 +160,13 @@ def run_in_threads(
     return [each.result() for each in waiting]
 
 
-def _hire(function: Callable[..., Any], processes: dict[Connection, BaseProcess], load_program: bool) -> Connection:
+def _hire(
+    serve: Callable[[Connection], None], processes: dict[Connection, BaseProcess], load_program: bool
+) -> Connection:
     """Start a worker; the line to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, function), daemon=True)
+    process = context.Process(target=serve, args=(there,), daemon=True)
     # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it, and hears SIGTERM when it
     # can answer. The tracker that multiprocessing starts with its first process would unblock the signal again, so it
     # comes first.
@@ -204,7 +221,7 @@ def _dismiss(processes: dict[Connection, BaseProcess]) -> None:
         link.close()
 
 
-def _serve(link: Connection, function: Callable[..., Any]) -> None:
+def _serve(function: Callable[..., Any], at_once: int, link: Connection) -> None:
     """What a worker does: one job after the other, until it is told to stop."""
     try:
         heed_parent()
@@ -212,7 +229,8 @@ def _serve(link: Connection, function: Callable[..., Any]) -> None:
         while True:
             job = link.recv()
             try:
-                link.send(("result", function(job, lambda report: link.send(("report", report)))))
+                with sharing_cores(at_once):
+                    link.send(("result", function(job, lambda report: link.send(("report", report)))))
             except SnclError as error:
                 link.send(("error", error))
             except Exception:

@@ -1,5 +1,6 @@
 """Many runs at once, in real processes that finish, fail, die and are interrupted."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from processes import alive
 
 from sncl.errors import SnclError
-from sncl.training.parallel import cores, run_all, run_in_threads
+from sncl.training.parallel import cores, run_all, run_here, run_in_threads
 
 # What the workers do lies in a module of its own, which a fresh process can import wherever the tests lie.
 WORK = """
@@ -208,3 +209,19 @@ def test_a_programming_error_in_a_thread_stays_what_it_is() -> None:
 
     with pytest.raises(KeyError, match="a programming error"):
         run_in_threads(job, [0, 1], 2)
+
+
+SHARES = """
+from sncl.training.parallel import SHARE
+
+def share(job, report):
+    return SHARE.get()
+"""
+
+
+def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "share_jobs.py").write_text(SHARES)
+    monkeypatch.syspath_prepend(tmp_path)
+    share = importlib.import_module("share_jobs").share
+    assert run_all(share, [0, 1, 2], 2, load_program=False) == [cores() // 2] * 3
+    assert run_all(share, [0], 2, load_program=False) == run_here(share, [0]) == [cores()]
