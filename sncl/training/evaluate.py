@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sncl.evaluation.accuracy import READOUTS, Readout, mean_recall, predicted
-from sncl.evaluation.by_class import confusion_counts
+from sncl.evaluation.by_class import confusion_counts, joined_counts
 from sncl.evaluation.collapse import TaskTest, collapses
 from sncl.evaluation.metrics import Row, mean
 from sncl.networks.gating.attach import open_neurons, unmasked, variance_gates
@@ -128,7 +128,7 @@ def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
         readouts = tuple(readout for readout in readouts if readout == "task_il")
     rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
     recalls: list[float | None] = [None] * stream.test_tasks
-    main: list[tuple[Tensor, Tensor]] = []  # labels and answers
+    confusions: list[Tensor] = []
     with predictions(learner, sum(len(stream.test_phases[task].rows) for task in tasks)) as logits_of:
         for task in tasks:
             x, y = stream.test(task)
@@ -136,10 +136,9 @@ def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
             for readout in readouts:
                 answers = predicted(logits, stream.groups[task], readout)
                 rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
-                main += [(y, answers)] if readout == readouts[0] else []
+                confusions += [confusion_counts(y, answers)] if readout == readouts[0] else []
             recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
-    confusion = confusion_counts(*(torch.cat(parts) for parts in zip(*main, strict=True)))
-    return Assessment(rows, recalls, confusion)
+    return Assessment(rows, recalls, joined_counts(confusions))
 
 
 def check_task(scores: Scores, learner: Learner, tests: list[TaskTest], task: int) -> None:

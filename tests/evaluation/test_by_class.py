@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, recall_score
 
-from sncl.evaluation.by_class import ByClass, confusion_counts
+from sncl.evaluation.by_class import ByClass, confusion_counts, joined_counts
 
 
 @pytest.mark.parametrize("classes", [2, 5, 100, 150])
@@ -20,7 +20,11 @@ def test_all_of_it_is_scikit_learns(classes: int) -> None:
         classes - 1, 3000, p=(share := numbers.random(classes - 1) ** 4) / share.sum()
     )  # none of the last
     answers = np.where(numbers.random(3000) < 0.6, y, numbers.integers(classes, size=3000))
-    found = ByClass.counted(confusion_counts(torch.from_numpy(y), torch.from_numpy(answers)), classes)
+    counts = confusion_counts(torch.from_numpy(y), torch.from_numpy(answers))
+    parts = [slice(0, 1), slice(1, 100), slice(100, 3000)]
+    each = [confusion_counts(torch.from_numpy(y[part]), torch.from_numpy(answers[part])) for part in parts]
+    assert torch.equal(joined_counts(each), counts)
+    found = ByClass.counted(counts, classes)
     labels, there = list(range(classes)), np.unique(y)
     assert found.samples == np.bincount(y, minlength=classes).tolist()
     recalls = recall_score(y, answers, labels=there, average=None)
