@@ -18,11 +18,11 @@ from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
 from sncl.estimator.inputs import ColumnNames, GivenInputs, distinct, in_parts
 from sncl.estimator.spec import LearnerSpec, Network, check_method
-from sncl.estimator.weighting import ClassWeight, WeighingEstimator
+from sncl.estimator.weighting import ClassWeight, WeighingEstimator, Weights
 from sncl.methods.table import Value
 from sncl.tensors.random import generator
 from sncl.training.exclusive import exclusive
-from sncl.training.finite import check_weights
+from sncl.training.finite import check_update
 from sncl.training.learner import Learner
 
 
@@ -87,9 +87,9 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
         X, y = self._validated(X, y, first=True)
         given = self._check_weighing(sample_weight, len(y))
         X = self._start(X, np.unique(y))
-        self._learn(X, y, self.epochs, shuffle=True, weights=self._weights(y, given))
+        self._learn(X, self._targets(y), given, self.epochs, shuffle=True)
         if self.learner_.method.needs_boundaries:
-            self.learner_.boundary(self._spec.samples(X), self._targets(y))
+            self.learner_.boundary(self._spec.samples(X), torch.from_numpy(self._targets(y)))
         return self
 
     @exclusive
@@ -113,7 +113,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             self._check_values(X)
             self._meet(named)
             X = self._encoded(X, self.encoder_, learn=True)
-        self._learn(X, y, 1, shuffle=False, weights=self._weights(y, given))
+        self._learn(X, self._targets(y), given, 1, shuffle=False)
         return self
 
     @exclusive
@@ -130,7 +130,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             self._check_kind(y)
             X = self._encoded(X, self.encoder_, learn=False)
             self._meet(np.unique(y))
-            self.learner_.boundary(self._spec.samples(X), self._targets(y))
+            self.learner_.boundary(self._spec.samples(X), torch.from_numpy(self._targets(y)))
         return self
 
     # --- predicting
@@ -179,9 +179,9 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             raise BadInput(f"y has the label {unnamed.tolist()[0]!r}, which is not one of the classes {named.tolist()}")
         return named
 
-    def _targets(self, y: NDArray[Any]) -> Tensor:
+    def _targets(self, y: NDArray[Any]) -> NDArray[np.int64]:
         """The output of each label's class."""
-        return torch.from_numpy(self._outputs[np.searchsorted(self.classes_, y)])
+        return self._outputs.take(self.classes_.searchsorted(y))
 
     # --- the learner
 
@@ -245,18 +245,18 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             order = classes.argsort(kind="stable")
             self.classes_, self._outputs = classes[order], outputs[order]
 
-    def _learn(self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool, weights: Tensor | None) -> None:
+    def _learn(
+        self, X: NDArray[Any], targets: NDArray[np.int64], given: Weights | None, epochs: int, shuffle: bool
+    ) -> None:
+        weights = self._weights(targets, given)
         try:
-            self._make_passes(X, y, epochs, shuffle, weights)
-            check_weights(self.learner_)
+            self._make_passes(self._spec.samples(X), torch.from_numpy(targets), weights, epochs, shuffle)
+            check_update(self.learner_)
         except Diverged as error:
             self._diverged = str(error)
             raise
 
-    def _make_passes(
-        self, X: NDArray[Any], y: NDArray[Any], epochs: int, shuffle: bool, weights: Tensor | None
-    ) -> None:
-        x, labels = self._spec.samples(X), self._targets(y)
+    def _make_passes(self, x: Tensor, labels: Tensor, weights: Tensor | None, epochs: int, shuffle: bool) -> None:
         if self._scale is not None:
             with self.learner_.lock():
                 self._scale.update(x)

@@ -22,6 +22,7 @@ from sncl.errors import BadInput
 from sncl.estimator.state import StatefulEstimator
 from sncl.training.weighting import balanced
 
+Weights = NDArray[np.float64]
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 
 
@@ -30,28 +31,27 @@ class WeighingEstimator(StatefulEstimator):
 
     class_weight: ClassWeight
 
-    def _weights(self, y: NDArray[Any], given: NDArray[np.float64] | None) -> Tensor | None:
+    def _weights(self, targets: NDArray[np.int64], given: Weights | None) -> Tensor | None:
         """Count these samples by class, and say how much each weighs; None where all of them count 1."""
-        places = np.searchsorted(self.classes_, y)
-        seen = np.bincount(self._outputs[places], minlength=len(self.classes_))
+        seen = np.bincount(targets, minlength=len(self.classes_))
         seen[: len(self._counts)] += self._counts
         self._counts = seen
         if given is None and self.class_weight is None:
-            self._weight_sum += len(y)
+            self._weight_sum += len(targets)
             return None
-        weights = np.ones(len(y)) if given is None else given
+        weights = np.ones(len(targets)) if given is None else given
         if isinstance(self.class_weight, Mapping):
-            weights = (
-                weights * np.array([self.class_weight.get(label, 1.0) for label in self.classes_.tolist()])[places]
-            )
+            by_output = np.ones(len(self.classes_))
+            by_output[self._outputs] = [self.class_weight.get(label, 1.0) for label in self.classes_.tolist()]
+            weights = weights * by_output[targets]
         self._weight_sum += float(weights.sum())
         mean = self._weight_sum / int(self._counts.sum())
         weights = weights / (mean or 1.0)
         if self.class_weight == "balanced":
-            weights = weights * balanced(torch.from_numpy(self._counts)).numpy()[self._outputs[places]]
+            weights = weights * balanced(torch.from_numpy(self._counts)).numpy()[targets]
         return torch.from_numpy(weights)
 
-    def _check_weighing(self, given: Any, rows: int) -> NDArray[np.float64] | None:
+    def _check_weighing(self, given: Any, rows: int) -> Weights | None:
         """The weights of ``rows`` samples as they were given, or an error before anything is learned."""
         chosen = self.class_weight
         if isinstance(chosen, Mapping):

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from sncl.errors import Diverged
 from sncl.evaluation.collapse import Collapse
 from sncl.tensors.fields import Fields
+from sncl.training.descent import Descent
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
@@ -132,6 +133,15 @@ def check_weights(learner: Learner) -> None:
             if value.is_floating_point()
         }
         check_finite("weights", checked, learner.steps)
+
+
+def check_update(learner: Learner) -> None:
+    """The same in short, behind a step whose loss was a number: only the parameters that it moves are looked at."""
+    learner.watch.check()
+    optimizer = learner.ready.optimizer
+    groups = optimizer.groups if isinstance(optimizer, Descent) else []
+    if not (groups and _are_finite(each for parameters, _ in groups for each in parameters)):
+        check_weights(learner)
 
 
 def _are_finite(tensors: Iterable[Tensor]) -> bool:

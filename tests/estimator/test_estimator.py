@@ -443,6 +443,16 @@ def test_a_loss_that_is_no_number_is_said() -> None:
         ContinualClassifier(**SMALL | {"lr": 1e6}).fit(X, y)
 
 
+def test_an_update_that_broke_the_weights_is_said_at_once() -> None:
+    """Its loss was still a number."""
+    X, y = blobs()
+    model = ContinualClassifier(**SMALL | {"lr": 1e38, "standardize": False})
+    with pytest.raises(Diverged, match=r"the weights .* became (nan|infinite) by step 1"):
+        model.partial_fit(1000 * X[:1], y[:1], classes=np.unique(y))
+    with pytest.raises(Diverged, match="fit this estimator again"):
+        model.predict(X)
+
+
 # --- beside other tools of scikit-learn --------------------------------------------------------------------------
 
 
