@@ -23,6 +23,7 @@ from sncl.training.run import LOG_LINES
 from sncl.training.schedule import total_steps
 
 TIMINGS = 7  # of which the median counts
+TESTED_SECONDS = 5  # at most
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,24 @@ def measure_alone(experiment: Experiment) -> tuple[StepTime, Overhead]:
         return found, overhead(experiment, learner, stream, ms / 1000)
 
 
+def seconds_per_test(learner: Learner, stream: Stream) -> float:
+    """What testing one task takes: among all tasks, as a run tests them, unless one alone takes long."""
+
+    def seconds(tasks: range) -> float:
+        for task in tasks:  # made at the first call
+            stream.test(task)
+        return timed(lambda: accuracies(learner, stream, tasks), 1, learner.device) / len(tasks)
+
+    with sharing_cores():
+        alone = seconds(range(1))
+        return alone if alone * stream.test_tasks > TESTED_SECONDS else seconds(range(stream.test_tasks))
+
+
 def overhead(experiment: Experiment, learner: Learner, stream: Stream, seconds_per_step: float) -> Overhead:
     """What a whole run would take, from one evaluation, one checkpoint and one reading of losses."""
     steps = total_steps(stream, experiment.epochs)
     tests = sum(len(tested_after(stream, task)) for task in range(stream.tasks)) + stream.test_tasks  # + untrained
-    stream.test(0)  # made at the first call
-    with sharing_cores():
-        evaluation = tests * timed(lambda: accuracies(learner, stream, range(1)), 1, learner.device)
+    evaluation = tests * seconds_per_test(learner, stream)
     with tempfile.TemporaryDirectory(prefix="sncl-") as folder:
         path = Path(folder) / "checkpoint"
         checkpoint = timed(lambda: write_checkpoint(path, learner.state(), learner.description()), 3, learner.device)
