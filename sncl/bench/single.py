@@ -23,7 +23,8 @@ from sncl.training.run import LOG_LINES
 from sncl.training.schedule import total_steps
 
 TIMINGS = 7  # of which the median counts
-TESTED_SECONDS = 5  # at most
+TESTED = 5  # tasks
+TESTED_SECONDS = 2  # at most
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def measure_alone(experiment: Experiment) -> tuple[StepTime, Overhead]:
 
 
 def seconds_per_test(learner: Learner, stream: Stream) -> float:
-    """What testing one task takes: among all tasks, as a run tests them, unless one alone takes long."""
+    """What testing one task takes: of several, as a run tests them, unless one alone takes long."""
 
     def seconds(tasks: range) -> float:
         for task in tasks:  # made at the first call
@@ -98,8 +99,8 @@ def seconds_per_test(learner: Learner, stream: Stream) -> float:
         return timed(lambda: accuracies(learner, stream, tasks), 1, learner.device) / len(tasks)
 
     with sharing_cores():
-        alone = seconds(range(1))
-        return alone if alone * stream.test_tasks > TESTED_SECONDS else seconds(range(stream.test_tasks))
+        alone, several = seconds(range(1)), range(min(TESTED, stream.test_tasks))
+        return alone if alone * len(several) > TESTED_SECONDS else seconds(several)
 
 
 def overhead(experiment: Experiment, learner: Learner, stream: Stream, seconds_per_step: float) -> Overhead:
