@@ -22,7 +22,10 @@ DIRECT = {  # the same operations by a shorter way
     aten.add.Tensor: torch.add,
     aten.add_.Tensor: Tensor.add_,
     aten.relu.default: torch.relu,
+    aten.relu_.default: torch.relu_,
     aten.clamp.default: torch.clamp,
+    aten.clamp_.default: torch.clamp_,
+    aten.mul_.Tensor: Tensor.mul_,
     aten.t.default: torch.t,
     aten.view.default: torch.reshape,  # of what can be seen in that shape, so nothing is copied
     aten.unsqueeze.default: torch.unsqueeze,

@@ -1,7 +1,8 @@
 """Recordings without the calls that change nothing.
 
 No bit of what is computed changes. Left out are results that nobody reads, views that show nothing else, copies of what
-nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are.
+nobody reads afterwards, and what is the same numbers every time, as the first gradients of a loss are. What is read for
+the last time may be written over by what is computed of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from torch import Tensor
 from sncl.training.recording import Call, Constant, Recording, Value, is_view, storage
 
 aten = torch.ops.aten
+IN_PLACE = {  # operations on each number by itself, and those that leave the result where the number was
+    aten.relu.default: aten.relu_.default,
+    aten.clamp.default: aten.clamp_.default,
+    aten.add.Tensor: aten.add_.Tensor,
+    aten.sub.Tensor: aten.sub_.Tensor,
+    aten.mul.Tensor: aten.mul_.Tensor,
+}
 BY_SHAPE = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_zeros.default}
 
 
@@ -22,7 +30,7 @@ def simplified(recording: Recording) -> Recording:
     """The same with fewer calls."""
     for change in (_without_transpositions, _without_same_views, _without_copies, _without_fixed):
         recording = change(recording)
-    return recording._replace(calls=_needed(recording))
+    return _written_over(recording._replace(calls=_needed(recording)))
 
 
 def _renamed(nested: Any, names: dict[Any, Any]) -> Any:
@@ -158,3 +166,31 @@ def _needed(recording: Recording) -> list[Call]:
             needed.update(call.reads())
             kept.append(call)
     return kept[::-1]
+
+
+def _written_over(recording: Recording) -> Recording:
+    """What is read for the last time, also by another name, takes the result of the operation that reads it."""
+    tensors = recording.tensors
+    others = [tensors[each.number] for each in recording.returned if isinstance(each, Value)]
+    kept = {storage(each) for each in (*tensors[: recording.inputs], *recording.constants, *others)}
+    reads = ((place, each) for place, call in enumerate(recording.calls) for each in call.reads())
+    last = {storage(tensors[each.number]): place for place, each in reads}
+    free = {(where, place) for where, place in last.items() if where not in kept}
+    calls = [
+        call._replace(operation=IN_PLACE[call.operation]) if _may_overwrite(call, tensors, free, place) else call
+        for place, call in enumerate(recording.calls)
+    ]
+    return recording._replace(calls=calls)
+
+
+def _may_overwrite(call: Call, tensors: Sequence[Tensor], free: set[tuple[int, int]], place: int) -> bool:
+    """Whether the first argument of a call is free behind it, has the form of the result, and is read just once."""
+    if call.operation not in IN_PLACE or not isinstance(call.arguments[0], Value):
+        return False
+    first, *others = (tensors[each.number] for each in call.reads())
+    result = tensors[call.results.number]
+    return (
+        (storage(first), place) in free
+        and (first.dtype, first.shape, first.stride()) == (result.dtype, result.shape, result.stride())
+        and all(storage(each) != storage(first) for each in others)
+    )

@@ -79,17 +79,17 @@ def test_what_nobody_reads_is_left_out() -> None:
 
 
 def test_transpositions_that_undo_each_other_are_left_out() -> None:
-    check(lambda x: x.neg().t().t() + 1, aten.neg.default, aten.add.Tensor)
+    check(lambda x: x.neg().t().t() + 1, aten.neg.default, aten.add_.Tensor)
 
 
 def test_views_of_all_there_is_are_left_out() -> None:
-    check(lambda x: x.neg().view(1, 3).expand(1, 3)[:, :] + 1, aten.neg.default, aten.add.Tensor)
+    check(lambda x: x.neg().view(1, 3).expand(1, 3)[:, :] + 1, aten.neg.default, aten.add_.Tensor)
     check(
         lambda x: x.neg().view(3).view(3, 1) + 1,
         aten.neg.default,
         aten.view.default,
         aten.view.default,
-        aten.add.Tensor,
+        aten.add_.Tensor,
     )
     written = check(lambda x: x.clone().view(1, 3).mul_(2))
     assert aten.view.default not in operations(written)
@@ -114,7 +114,7 @@ def copied(x: Tensor, strides: tuple[int, int], then: Callable[[Tensor, Tensor],
 
 
 def test_a_copy_of_what_nobody_reads_afterwards_is_left_out() -> None:
-    check(lambda x: copied(x, (3, 1), lambda copy, source: copy + 1), aten.neg.default, aten.add.Tensor)
+    check(lambda x: copied(x, (3, 1), lambda copy, source: copy + 1), aten.neg.default, aten.add_.Tensor)
 
 
 def test_other_copies_stay() -> None:
@@ -122,6 +122,48 @@ def test_other_copies_stay() -> None:
     otherwise = check(lambda x: copied(x.expand(2, 3), (1, 2), lambda copy, source: copy + 1))
     for found in (read_again, otherwise):
         assert aten.copy_.default in operations(found)
+
+
+def test_what_is_read_for_the_last_time_is_written_over() -> None:
+    check(lambda x: (x.neg() + 1).relu(), aten.neg.default, aten.add_.Tensor, aten.relu_.default)
+    check(lambda x: x.neg()[0, 1:] * 2, aten.neg.default, aten.select.int, aten.slice.Tensor, aten.mul_.Tensor)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x + 1,  # an input
+        lambda x: x.view(3) + 1,
+        lambda x: STATE * 2 + x.sum(),  # what is there before
+        lambda x: STATE[0] * 2 + x.sum(),
+        lambda x: (found := x.neg()) * 2 - found.exp(),  # read again, also by another name
+        lambda x: (found := x.neg()) * 2 - found.view(3).exp(),
+        lambda x: (found := x.neg()).view(3) * 2 - found.exp(),
+        lambda x: x.neg() * STATE,  # of another form
+        lambda x: x.neg() * STATE.double()[0],
+        lambda x: x.neg().expand(2, 3) + STATE,
+        lambda x: (found := x.neg().expand(3, 3).contiguous()) + found.t(),  # read in another order
+    ],
+)
+def test_what_others_read_is_not_written_over(run: Callable[[Tensor], Tensor]) -> None:
+    before, x = STATE.clone(), torch.tensor([[1.0, -2.0, 3.0]])
+    kept, found = x.clone(), check(run)
+    first = next(call.operation for call in found.calls if str(call.operation).startswith(("aten.add", "aten.mul")))
+    assert first in (aten.add.Tensor, aten.mul.Tensor)
+    for _ in range(2):
+        assert torch.equal(CallList(found)([x])[0], run(x)) and torch.equal(x, kept) and torch.equal(STATE, before)
+
+
+def test_what_is_returned_is_not_written_over() -> None:
+    def run(x: Tensor) -> list[Tensor]:
+        found = x.neg()
+        return [found.view(3), found + 1]
+
+    x = torch.tensor([[1.0, -2.0, 3.0]])
+    recording = record(lambda: run(x), [x])
+    assert recording is not None
+    for ours, theirs in zip(CallList(simplified(recording))([2 * x]), run(2 * x), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_random_numbers_are_drawn_in_every_replay() -> None:
