@@ -129,7 +129,7 @@ def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
     rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
     recalls: list[float | None] = [None] * stream.test_tasks
     confusions: list[Tensor] = []
-    with predictions(learner, sum(len(stream.test_phases[task].rows) for task in tasks)) as logits_of:
+    with predictions(learner, [len(stream.test_phases[task].rows) for task in tasks]) as logits_of:
         for task in tasks:
             x, y = stream.test(task)
             logits = logits_of(x, task)

@@ -6,7 +6,7 @@ bits. Its tests are other: every part of a test set is predicted by itself, so i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -26,14 +26,15 @@ FEWEST_SAMPLES = 4 * EVALUATION_BATCH  # a copy of the network is not worth less
 
 
 @contextmanager
-def predictions(learner: Learner, samples: int) -> Iterator[Callable[[Inputs, int], Tensor]]:
-    """A function that returns the logits of test samples of a task, of which there will be ``samples``.
+def predictions(learner: Learner, sizes: Sequence[int]) -> Iterator[Callable[[Inputs, int], Tensor]]:
+    """A function that returns the logits of test samples of a task, for test sets of these ``sizes``.
 
     A network of somebody else may not be called by several threads, so it is called by this one.
     """
     threads = min(MOST_THREADS, SHARE.get() // torch.get_num_threads())
     shared = learner.device.type != "cpu" or learner.group is not None
-    if threads < 2 or samples < FEWEST_SAMPLES or shared or not are_known((learner.method, learner.net)):
+    few = max(sizes, default=0) <= EVALUATION_BATCH or sum(sizes) < FEWEST_SAMPLES
+    if threads < 2 or few or shared or not are_known((learner.method, learner.net)):
         yield learner.logits
         return
     try:

@@ -48,6 +48,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
 
     def noted(snapshot: Snapshot, x: Any, task: int | None = None) -> Tensor:
         found.add(threading.get_ident())
+        assert torch.get_num_threads() == 1  # that of the run, of which sums depend
         return logits(snapshot, x, task)
 
     monkeypatch.setattr(parallel, "cores", lambda: 3)
@@ -84,7 +85,7 @@ def test_every_method_is_assessed_as_on_one_core(method: str, threads: set[int])
     assert same(beside, alone)
     assert 0 < len(threads) <= 3 and threading.get_ident() not in threads
     x, _ = stream.test(1)
-    with sharing_cores(), side_by_side.predictions(learner, len(x)) as logits:
+    with sharing_cores(), side_by_side.predictions(learner, [len(x)]) as logits:
         assert torch.equal(logits(x, 1), learner.logits(x, 1))
 
 
@@ -92,8 +93,9 @@ def test_few_samples_and_one_core_are_not_worth_a_copy(threads: set[int]) -> Non
     learner, stream = learned("er")
     with sharing_cores(3):
         assessed(learner, stream, range(2))
-    with sharing_cores(), side_by_side.predictions(learner, 2 * PART - 1) as logits:
-        logits(stream.test(0)[0], 0)
+    for sizes in ([2 * PART - 1], [PART, PART]):  # too few in all; no set that has parts
+        with sharing_cores(), side_by_side.predictions(learner, sizes) as logits:
+            logits(stream.test(0)[0], 0)
     assert not threads
 
 
@@ -129,7 +131,7 @@ def test_the_weights_as_trained_are_tested_and_not_their_average(threads: set[in
     x, _ = stream.test(0)
 
     def logits() -> Tensor:
-        with sharing_cores(), side_by_side.predictions(learner, 2 * PART) as predicted:
+        with sharing_cores(), side_by_side.predictions(learner, [2 * PART]) as predicted:
             return predicted(x, 0)
 
     average = logits()
