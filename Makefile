@@ -6,6 +6,9 @@ WORKERS := -n 2 --dist worksteal # neighbours stay together, so that what a modu
 # Every command and every worker of the tests starts Python anew: without files of bytecode, all is compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Where a test computes on two threads, those that wait for each other leave their core to the other worker.
+export OMP_WAIT_POLICY = PASSIVE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fuzz lint check campaign docs format clean
 

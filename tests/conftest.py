@@ -1,8 +1,10 @@
 """Shared fixtures: one thread per test process, the folder of real data where there is one, and a few finished runs."""
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +20,26 @@ from sncl.runs.plan import plan
 # The same examples on every machine, and no deadline: the first call into torch is slow.
 hypothesis.settings.register_profile("sncl", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("sncl")
+
+
+gc.disable()  # while torch and the tests are loaded: nothing of them is garbage
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def looked_through_once() -> Iterator[None]:
+    """What a module leaves behind (a compiler, an exporter) is searched for garbage once, not in every later test."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

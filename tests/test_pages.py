@@ -98,8 +98,8 @@ def run(arguments: list[str], folder: Path, code: Path = ROOT) -> str:
 
 
 @pytest.fixture(scope="module")
-def run_page() -> Iterator[Callable[[Path, Path], str]]:
-    """Run a page in a folder: what it prints. Pages are forks of one process that has loaded torch."""
+def run_page() -> Iterator[Callable[..., str]]:
+    """Run a page in a folder, with packages: what it prints. Pages are forks of one process that has loaded torch."""
     server = subprocess.Popen(
         [sys.executable, str(HELPERS / "page.py")],
         env=environment(),
@@ -109,9 +109,9 @@ def run_page() -> Iterator[Callable[[Path, Path], str]]:
     )
     assert server.stdin is not None and server.stdout is not None
 
-    def run_one(page: Path, folder: Path) -> str:
+    def run_one(page: Path, folder: Path, *needs: str) -> str:
         printed = folder.parent / f"{folder.name}.printed"
-        server.stdin.write(json.dumps([str(page), str(folder), str(printed)]) + "\n")
+        server.stdin.write(json.dumps([str(page), str(folder), str(printed), needs]) + "\n")
         server.stdin.flush()
         code = server.stdout.readline()
         said, errors = printed.read_text(encoding="utf-8"), Path(f"{printed}.err").read_text(encoding="utf-8")
@@ -130,11 +130,11 @@ def marked(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in RUNNING])
-def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path, run_page: Callable[[Path, Path], str]) -> None:
+def test_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path, run_page: Callable[..., str]) -> None:
     known = KNOWN.get(name, Page())
     for package in known.needs:
         pytest.importorskip(package)
-    printed = run_page(RUNNING[name], tmp_path)
+    printed = run_page(RUNNING[name], tmp_path, *known.needs)
     for text in known.says:
         assert re.search(text, printed, re.MULTILINE), text
     for file in known.leaves:
@@ -150,7 +150,7 @@ def test_pages_for_users_have_something_to_run() -> None:
     assert sum(len(list(commands(block.text))) for block in blocks(RUNNING["user_data"], ("console",))) >= 10
 
 
-def test_a_page_that_does_not_run_is_noticed(tmp_path: Path, run_page: Callable[[Path, Path], str]) -> None:
+def test_a_page_that_does_not_run_is_noticed(tmp_path: Path, run_page: Callable[..., str]) -> None:
     page = tmp_path / "wrong.md"
     for text in ("```python\nassert False\n```", "```console\nsncl trian\n```", "```console\nmake demo\n```"):
         page.write_text(f"# Wrong\n\n{text}\n")
@@ -160,7 +160,7 @@ def test_a_page_that_does_not_run_is_noticed(tmp_path: Path, run_page: Callable[
             run_page(page, tmp_path)
 
 
-def test_a_warning_on_a_page_is_noticed(tmp_path: Path, run_page: Callable[[Path, Path], str]) -> None:
+def test_a_warning_on_a_page_is_noticed(tmp_path: Path, run_page: Callable[..., str]) -> None:
     page = tmp_path / "warned.md"
     page.write_text('```python\nimport warnings\nwarnings.warn("old", DeprecationWarning)\n```\n')
     with pytest.raises(AssertionError, match="DeprecationWarning: old"):

@@ -166,7 +166,7 @@ class Result:
         names = {key: value for key in ("class_names", "task_names") if (value := getattr(self, key))}
         return {
             **{key: getattr(self, key) for key in ("stream", "method", "memory", "seed", "accuracy", *COPIED)},
-            "measures": {readout: asdict(measure) for readout, measure in self.measures.items()},
+            "measures": {readout: dict(vars(measure)) for readout, measure in self.measures.items()},
             **{key: getattr(self, key) for key in ("steps", "seconds", "memory_bytes_per_sample", "parameters")},
             **{key: getattr(self, key) for key in ("active_fraction", "open_by_task", "open_by_layer")},
             "accuracy_variants": self.accuracy_variants,

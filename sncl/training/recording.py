@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -60,7 +61,7 @@ class Call(NamedTuple):
 
     @property
     def mutates(self) -> bool:
-        return bool(self.operation._schema.is_mutable)
+        return bool(written_into(self.operation))
 
     @property
     def draws(self) -> bool:
@@ -69,13 +70,10 @@ class Call(NamedTuple):
 
     def mutated(self) -> list[Any]:
         """The values and constants it writes into."""
-        given = zip(self.operation._schema.arguments, self.arguments, strict=False)
-        written = [each for argument, each in given if _is_written(argument)]
-        written += [
-            self.options[argument.name]
-            for argument in self.operation._schema.arguments
-            if argument.name in self.options and _is_written(argument)
-        ]
+        given = self.arguments
+        places = written_into(self.operation)
+        written = [given[place] for place in places if place < len(given)]
+        written += [self.options[name] for name in places.values() if name in self.options]
         return [part for each in written for part in (each if type(each) is list else [each])]
 
 
@@ -210,13 +208,17 @@ def _indexes_by_number(func: Any, args: Any) -> bool:
     return all(each is None or each.dtype not in (torch.bool, torch.uint8) for each in args[1])
 
 
+@cache
 def is_view(func: Any) -> bool:
     """Whether what an operation returns lies where its arguments do."""
     return any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
 
 
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
+@cache
+def written_into(func: Any) -> dict[int, str]:
+    """The arguments that an operation writes into: places and names."""
+    arguments = ((place, each.name, each.alias_info) for place, each in enumerate(func._schema.arguments))
+    return {place: name for place, name, alias in arguments if alias is not None and alias.is_write}
 
 
 def values_in(nested: Any) -> Iterable[Value]:

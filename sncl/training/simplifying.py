@@ -42,6 +42,8 @@ def _renamed(nested: Any, names: dict[Any, Any]) -> Any:
 
 
 def _with_names(call: Call, names: dict[Any, Any]) -> Call:
+    if not names:
+        return call
     options = {key: _renamed(value, names) for key, value in call.options.items()}
     return Call(call.operation, _renamed(call.arguments, names), options, _renamed(call.results, names))
 
@@ -145,7 +147,8 @@ def _is_fixed(call: Call, fixed: dict[Any, Any]) -> bool:
         return False
     if call.operation in BY_SHAPE:
         return True
-    return bool(call.reads()) and not _reads_constants(call) and all(each in fixed for each in call.reads())
+    reads = call.reads()
+    return bool(reads) and all(each in fixed for each in reads) and not _reads_constants(call)
 
 
 def _reads_constants(call: Call) -> bool:

@@ -239,10 +239,11 @@ def test_killed_and_resumed(tmp_path: Path, form: str) -> None:
     """A real process, killed with SIGKILL in the middle, ends as one that was left alone."""
     stream = save_for(form, tmp_path)
     options = ["--stream", stream, "--method", "sncl", "--memory", "12", *CPU, "--set", "batch_size=4", "--tasks", "2"]
-    command = [sys.executable, "-m", "sncl.cli", "train", *options, "--epochs", "2", "--checkpoint", "0"]
+    command = [sys.executable, "-m", "sncl.cli", "train", *options, "--epochs", "2"]
     subprocess.run([*command, "--out", str(tmp_path / "alone")], check=True, capture_output=True)
     killed = tmp_path / "killed"
-    process = subprocess.Popen([*command, "--out", str(killed)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    at_every_step = [*command, "--out", str(killed), "--checkpoint", "0"]
+    process = subprocess.Popen(at_every_step, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while process.poll() is None and not (killed / CHECKPOINT).exists():
         time.sleep(0.005)
     process.kill()

@@ -1,7 +1,8 @@
 """Run a page of the documentation as its reader would: ``python page.py PAGE`` in an empty folder.
 
 ``python page.py`` runs one page after the other, each in a process of its own that need not load torch: a fork of this
-one. It reads lines of JSON, [page, folder, file for what is printed], and answers each with an exit code.
+one. It reads lines of JSON, [page, folder, file for what is printed, packages it needs], and answers each with an exit
+code.
 
 Blocks marked ``python`` and ``console`` are run from top to bottom, code in one namespace. Blocks that are only to be
 read are marked otherwise: ``py`` and ``sh`` (which look the same), ``text``, ``toml``.
@@ -10,6 +11,7 @@ read are marked otherwise: ``py`` and ``sh`` (which look the same), ``text``, ``
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from glob import glob
 from pathlib import Path
 from types import ModuleType
@@ -105,15 +108,34 @@ def run_fork(page: str, folder: str, printed: str) -> None:
         os._exit(code)
 
 
+@cache
+def load(package: str) -> None:
+    """What takes long at the first use of a package and is the same for every page."""
+    if package == "onnx":  # its translations of all operations
+        from torch import nn, zeros
+
+        from sncl.training.exporting.formats import FORMATS
+
+        FORMATS["onnx"].make(nn.Linear(1, 1).eval(), zeros(2, 1), "rows", {})
+    else:
+        importlib.import_module(package)
+
+
 def serve() -> None:
     """Answer one line after the other, until there are no more."""
     answers = os.fdopen(os.dup(1), "w")
     for name in PRELOADED:
-        importlib.import_module(name)
+        load(name)
+    measures = importlib.import_module("sncl.export.measures")
+    measures.TURN_SECONDS = 0.0  # no page is about how long a model takes
     for line in sys.stdin:
+        *what, needed = json.loads(line)
+        for package in needed:
+            load(package)
+        gc.freeze()  # forks do not look through what they have not made
         pid = os.fork()
         if pid == 0:
-            run_fork(*json.loads(line))
+            run_fork(*what)
         _, status = os.waitpid(pid, 0)
         answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
         answers.flush()
