@@ -6,6 +6,8 @@ in which numbers are added up.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import zlib
 from collections.abc import Mapping
@@ -75,6 +77,14 @@ def start_processes(device: str | torch.device) -> None:
         raise SnclError(
             f"the {processes_started()} processes that were started do not find each other: {what}"
         ) from error
+    atexit.register(leave)
+
+
+def leave() -> None:
+    """Leave the other processes while Python is whole: threads of gloo that are left to its end abort the process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gc.collect()  # learners, and the groups they hold
 
 
 def check_shareable(method: Method) -> None:

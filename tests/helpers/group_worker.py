@@ -21,6 +21,7 @@ from sncl.errors import SnclError
 from sncl.networks.mlp import MLP
 from sncl.networks.norm import PassNorm
 from sncl.streams.transforms import CropFlip
+from sncl.training.group import leave
 from sncl.training.learner import Learner
 
 SIZES = (7, 8, 1, 5, 2, 8, 7, 3)  # of batches: odd ones, and fewer samples than processes
@@ -130,7 +131,7 @@ def main(size: int, rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=size)
     work(rank, folder)
     (folder / f"refused {rank}").write_text("\n".join(refusals(rank)))
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
