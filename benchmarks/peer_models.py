@@ -8,6 +8,7 @@ import re
 import sys
 import types
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -175,15 +176,14 @@ def network(features: int):
 def stand_in() -> None:
     """Stand in for what Avalanche imports and these streams never call: parts that need CUDA or are not installed.
 
-    torchvision of PyPI wants PyTorch's CUDA libraries for its operators, and qpsolvers is for GEM.
+    torchvision of PyPI wants PyTorch's CUDA libraries for its operators, qpsolvers is for GEM and wandb for its logger.
     """
     import torch
 
-    try:
-        import qpsolvers  # noqa: F401
-    except ImportError:
-        sys.modules["qpsolvers"] = types.ModuleType("qpsolvers")
-        sys.modules["qpsolvers"].solve_qp = None
+    for name in ("qpsolvers", "wandb"):
+        if name not in sys.modules and find_spec(name) is None:
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].solve_qp = None
     library = torch.library.Library("torchvision", "FRAGMENT")
     for _ in range(10):
         try:
