@@ -121,7 +121,7 @@ def test_kill_9_of_either_side_loses_nothing_and_learns_nothing_twice(server: Re
         acknowledged = [entry for entry in delivered if entry not in waiting]
         assert acknowledged and all(order(entry) <= order(stored[2][name]) for entry in acknowledged)
 
-    with started(server, snapshot, patience=3) as second:
+    with started(server, snapshot, patience=6) as second:
         lines(second, 5)
         server.kill()
         server.start()
