@@ -123,7 +123,7 @@ def check_weights(learner: Learner) -> None:
     """
     learner.watch.check()
     net, average = learner.ready.net.body, learner.ready.average
-    if _are_finite(chain(_tensors(net), () if average is None else average.slow.values())):
+    if _are_finite(chain(net.parameters(), net.buffers(), () if average is None else average.slow.values())):
         return
     finite = {name for name, _ in net.named_parameters(remove_duplicate=False)} | set(_statistics(net))
     for tensors in (net.state_dict(), {} if average is None else average.slow):
@@ -136,12 +136,14 @@ def check_weights(learner: Learner) -> None:
 
 
 def check_update(learner: Learner) -> None:
-    """The same in short, behind a step whose loss was a number: only the parameters that it moves are looked at."""
+    """The same in short, behind a step: only what it changes is looked at, parameters that move and all buffers."""
     learner.watch.check()
     optimizer = learner.ready.optimizer
-    groups = optimizer.groups if isinstance(optimizer, Descent) else []
-    if not (groups and _are_finite(each for parameters, _ in groups for each in parameters)):
-        check_weights(learner)
+    if isinstance(optimizer, Descent):
+        moved = chain.from_iterable(parameters for parameters, _ in optimizer.groups)
+        if _are_finite(chain(moved, learner.ready.net.body.buffers())):
+            return
+    check_weights(learner)
 
 
 def _are_finite(tensors: Iterable[Tensor]) -> bool:
@@ -150,15 +152,6 @@ def _are_finite(tensors: Iterable[Tensor]) -> bool:
     with torch.no_grad():
         norms = torch._foreach_norm(numbers) if numbers else ()
     return all(math.isfinite(each.item()) for each in norms)
-
-
-def _tensors(net: nn.Module) -> Iterator[Tensor]:
-    """The parameters and buffers of a network, those that are shared more than once."""
-    found = [net]
-    for module in found:  # which grows
-        found.extend(each for each in module._modules.values() if each is not None)
-        for tensors in (module._parameters, module._buffers):
-            yield from (each for each in tensors.values() if each is not None)
 
 
 def _statistics(net: nn.Module) -> Iterator[str]:

@@ -453,6 +453,16 @@ def test_an_update_that_broke_the_weights_is_said_at_once() -> None:
         model.predict(X)
 
 
+def test_so_are_running_statistics_that_are_no_numbers_any_more() -> None:
+    """Whatever they are divided by is 0, so the loss stays a number."""
+    X, y = blobs()
+    net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+    model = ContinualClassifier("er", network=net, **SMALL).partial_fit(X, y)
+    model.learner_.net.body[1].running_var.fill_(torch.inf)  # type: ignore[index, union-attr, operator]
+    with pytest.raises(Diverged, match=r"the weights '1\.running_var' became infinite"):
+        model.partial_fit(X, y)
+
+
 # --- beside other tools of scikit-learn --------------------------------------------------------------------------
 
 
