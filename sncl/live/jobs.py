@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +20,7 @@ from sncl.runs.experiment import Experiment
 from sncl.runs.job import Job, JobReport, work
 from sncl.training.engine import exact_kernels
 from sncl.training.events import Evaluation, Moment
-from sncl.training.parallel import cores, run_all, run_here, run_in_threads, sharing_cores
+from sncl.training.parallel import cores, run_all, run_here, run_in_threads
 
 RUNS_ON_A_GPU = 8  # at once: more do not finish sooner
 
@@ -112,10 +111,7 @@ def run_watched(
         if all(job.experiment.device.startswith("cuda") for job in jobs):
             with exact_kernels():  # for all of them: a run that ends would switch it off for the others
                 return run_in_threads(function, jobs, RUNS_ON_A_GPU, tell)
-        if len(jobs) == 1:
-            with sharing_cores():
-                return [function(jobs[0], partial(tell, 0))]
-        if not all(is_portable(job.experiment.method) for job in jobs):
+        if len(jobs) == 1 or not all(is_portable(job.experiment.method) for job in jobs):
             return run_here(function, jobs, tell)
         threads = max(job.experiment.threads for job in jobs)
         return (workers or run_all)(carrying(function), jobs, max(1, cores() // threads), tell)

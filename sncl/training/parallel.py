@@ -72,7 +72,7 @@ def run_all(
             link.send(jobs[busy[link]])
 
     at_once = min(workers, len(jobs))
-    hire = partial(_hire, partial(_serve, function, at_once), processes, load_program)
+    hire = partial(_hire, function, at_once, processes, load_program)
     try:
         for _ in range(at_once):
             give(hire())
@@ -102,15 +102,15 @@ def run_all(
 def run_here(
     function: Callable[[Any, Report], Any], jobs: Sequence[Any], watch: Callable[[int, Any], None] | None = None
 ) -> list[Any]:
-    """:func:`run_all` in this process, one job after the other: for what no other process could be told."""
+    """:func:`run_all` in this process, one job after the other, for what no other process could be told or need be."""
     results: list[Any] = [None] * len(jobs)
     failed: dict[int, Exception] = {}
-    for number, job in enumerate(jobs):
-        try:
-            with sharing_cores():
+    with sharing_cores():
+        for number, job in enumerate(jobs):
+            try:
                 results[number] = function(job, partial(watch or _ignore, number))
-        except SnclError as error:
-            failed[number] = error
+            except SnclError as error:
+                failed[number] = error
     if failed:
         raise failure(failed[min(failed)], len(failed), len(jobs))
     return results
@@ -161,12 +161,12 @@ def run_in_threads(
 
 
 def _hire(
-    serve: Callable[[Connection], None], processes: dict[Connection, BaseProcess], load_program: bool
+    function: Callable[..., Any], at_once: int, processes: dict[Connection, BaseProcess], load_program: bool
 ) -> Connection:
-    """Start a worker; the line to it."""
+    """Start one of so many workers; the line to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=serve, args=(there,), daemon=True)
+    process = context.Process(target=_serve, args=(there, function, at_once), daemon=True)
     # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it, and hears SIGTERM when it
     # can answer. The tracker that multiprocessing starts with its first process would unblock the signal again, so it
     # comes first.
@@ -221,20 +221,20 @@ def _dismiss(processes: dict[Connection, BaseProcess]) -> None:
         link.close()
 
 
-def _serve(function: Callable[..., Any], at_once: int, link: Connection) -> None:
+def _serve(link: Connection, function: Callable[..., Any], at_once: int) -> None:
     """What a worker does: one job after the other, until it is told to stop."""
     try:
         heed_parent()
         Thread(target=_follow, daemon=True).start()
-        while True:
-            job = link.recv()
-            try:
-                with sharing_cores(at_once):
+        with sharing_cores(at_once):
+            while True:
+                job = link.recv()
+                try:
                     link.send(("result", function(job, lambda report: link.send(("report", report)))))
-            except SnclError as error:
-                link.send(("error", error))
-            except Exception:
-                link.send(("error", RuntimeError(f"a run broke off:\n{traceback.format_exc()}")))
+                except SnclError as error:
+                    link.send(("error", error))
+                except Exception:
+                    link.send(("error", RuntimeError(f"a run broke off:\n{traceback.format_exc()}")))
     except Stopped:
         sys.exit(stop_code())
 
