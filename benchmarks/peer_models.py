@@ -180,10 +180,10 @@ def stand_in() -> None:
     """
     import torch
 
-    for name in ("qpsolvers", "wandb"):
+    for name, imported in (("qpsolvers", {"solve_qp": None}), ("wandb", {})):
         if name not in sys.modules and find_spec(name) is None:
             sys.modules[name] = types.ModuleType(name)
-            sys.modules[name].solve_qp = None
+            vars(sys.modules[name]).update(imported)
     library = torch.library.Library("torchvision", "FRAGMENT")
     for _ in range(10):
         try:

@@ -71,7 +71,8 @@ class RunningScale(Transform):
         """One sample more, by the same operations without those that change nothing: NumPy begins one sooner."""
         if self.unscaled is not None:
             values[self.unscaled.numpy()] = 0.0
-        mean, squares, rows = self.mean.numpy(), self.squares.numpy(), self.rows.item()
+        mean, squares, factor = (each.numpy() for each in (self.mean, self.squares, self.factor))
+        rows = self.rows.item()
         total, away = rows + 1, values - mean
         with np.errstate(all="ignore"):
             squares += away * away * rows / total
@@ -79,9 +80,8 @@ class RunningScale(Transform):
             self.rows.fill_(total)
             variance = squares / total
             constant = variance <= np.square(total * mean * EPSILON)
-            np.divide(1, np.sqrt(variance), out=self.factor.numpy())
-            if constant.any():
-                self.factor.numpy()[constant] = 1.0
+            np.divide(1, np.sqrt(variance), out=factor)
+            factor[constant] = 1.0
 
     def _rescale(self) -> None:
         rows = self.rows.clamp(min=1)

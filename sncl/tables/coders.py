@@ -66,11 +66,19 @@ class RunningMean:
     mean: float = 0.0
 
     def learn(self, numbers: Floats) -> None:
+        if len(numbers) == 1:
+            self._include(numbers.item(), 1 - math.isnan(numbers.item()))
+            return
         missing = np.isnan(numbers)
         present = numbers[~missing] if missing.any() else numbers
         if len(present):
-            self.count += len(present)
-            self.mean += (float(present.mean()) - self.mean) * (len(present) / self.count)
+            self._include(float(present.mean()), len(present))
+
+    def _include(self, mean: float, count: int) -> None:
+        """So many more numbers, with this mean."""
+        if count:
+            self.count += count
+            self.mean += (mean - self.mean) * (count / self.count)
             if not math.isfinite(self.mean):  # values near the largest number there is
                 self.mean = 0.0
 

@@ -27,10 +27,10 @@ class TableEncoder:
         self.coders = list(coders)
         self.columns = columns
         self.notes = list(notes)
-        numbers = [coder for coder in self.coders if isinstance(coder, NumberCoder) and not coder.indicator]
-        self.plain = len(numbers) == len(self.coders)  # every column that is used is one number
-        self.whole = self.plain and len(numbers) == len(columns)  # so, without a gap, columns stay as they are
-        self._numbers = numbers
+        #: whether every column that is used is one number
+        self.plain = all(isinstance(coder, NumberCoder) and not coder.indicator for coder in self.coders)
+        #: whether the encoded columns are all columns as they are, where no value is missing
+        self.whole = self.plain and len(self.coders) == len(columns)
         self._side_by_side: RunningMeans | None = None  # while rows come without a gap
 
     @classmethod
@@ -95,7 +95,7 @@ class TableEncoder:
     def update_numbers(self, matrix: Floats) -> None:
         """Learn from a matrix of all columns, each of which is a number; none may be missing. [rows, columns]"""
         if self._side_by_side is None:
-            self._side_by_side = RunningMeans([coder.running for coder in self._numbers])
+            self._side_by_side = RunningMeans([each.running for each in self.coders if isinstance(each, NumberCoder)])
         with np.errstate(over="ignore", invalid="ignore"):
             self._side_by_side.learn(matrix)
 
