@@ -187,7 +187,7 @@ METHODS: dict[str, Entry] = {
         choices={
             "gates": {
                 "off": {},
-                "grow": {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "neurons": 0, "layers": "auto"},
+                "grow": {"sparsity": 0.3, "start": 1.0, "fill": 1.0, "settle": 0.0, "neurons": 0, "layers": "auto"},
                 "kl": {"eta": 1e-4, "anneal": 0.0, "layers": "auto"},
             }
         },

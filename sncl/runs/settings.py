@@ -27,10 +27,10 @@ NEUTRAL: Settings = {  # left out of a run's settings, as before these were ther
     "lr_drop": 1.0,
     "lr_drop_part": 0.1,
 }
-NEUTRAL_OF_METHODS: Settings = {"ace": 0}  # likewise, unless a method has another usual value
+NEUTRAL_OF_METHODS: Settings = {"ace": 0, "settle": 0.0}  # likewise, unless a method has another usual value
 USER: Settings = {"clip": 2.0}  # for data that nobody has looked at
 USER_MLP: Settings = {"lr": 0.1}  # for data nobody has tuned for; a ResNet keeps that of TRAINING
-OF_LENGTH = ("fill",)  # settings shipped for a stream's usual number of epochs, and as many samples
+OF_LENGTH = ("fill", "settle")  # settings shipped for a stream's usual number of epochs, and as many samples
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 ARGUMENTS = ("memory", "seed", "seeds", "epochs", "tasks", "device", "precision", "engine", "threads", "validation")
 MEMORY = 200  # samples, unless told otherwise; of the user's data at most a fifth
@@ -81,7 +81,7 @@ def make_method(name: str, settings: Settings) -> Method:
 
 def neutral_of(method: str) -> Settings:
     """The values with which training and the method are as if the settings were not there."""
-    own = entry(method).settings
+    own = entry(method).settings_with({})
     return NEUTRAL | {key: value for key, value in NEUTRAL_OF_METHODS.items() if own.get(key) == value}
 
 

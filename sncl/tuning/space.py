@@ -34,6 +34,7 @@ SPACES: dict[str, dict[str, str]] = {
         "gamma": "0.1..10:log",
         "start": "0.1..1",
         "fill": "0.3..3000:log",
+        "settle": "0.3..3000:log",
         "eta": "1e-05..0.1:log",
         "anneal": "0.003..3:log",
         "ema": "0,0.99,0.995,0.999",

@@ -194,6 +194,7 @@ def test_neurons_in_reserve_are_opened_by_data_until_the_sparsity_that_was_asked
 POLICIES: dict[str, Callable[[], Gating]] = {
     "kl": lambda: KL(0.01, anneal=10.0),
     "grow": lambda: Grow(0.2, start=0.2, fill=0.15),
+    "settle": lambda: Grow(0.4, start=0.2, fill=0.05, settle=0.15),
 }
 
 

@@ -40,6 +40,7 @@ TRANSFORM = CropFlip(2, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 CAPTURABLE = [name for name in METHODS if make(name).capturable]
 VARIANTS: dict[str, Settings] = {
     "sncl grow": {"gates": "grow", "sparsity": 0.2, "start": 0.2, "fill": 0.1},  # in the middle of growth
+    "sncl settle": {"gates": "grow", "sparsity": 0.4, "fill": 0.02, "settle": 0.1},  # in the middle of closing
     "sncl kl": {"gates": "kl", "eta": 0.01},
     "sncl off": {"gates": "off"},
 }

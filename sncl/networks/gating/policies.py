@@ -64,19 +64,25 @@ class Grow(Gating):
     Neural Networks*, 1994). Neurons of a layer that have not learned yet are alike, so they are opened in their order;
     channels that meet in a residual sum have the same numbers, and what is closed in all of a stage can be removed.
 
+    With ``settle`` above 0 those that will be closed help to learn at first: they are opened like the others, and after
+    ``fill`` thousand samples closed again, one after the other, within ``settle`` thousand more.
+
     Closed neurons are shared out among layers by :func:`closed_by_layer`. A layer of which few neurons are left would
-    say and learn less than one that was made that small, whose first weights are larger: so its means start at
-    sqrt(channels / left) instead of 1, but for residual sums, where that would pile up from block to block.
+    say and learn less than one that was made that small, whose first weights are larger: so, where the others are never
+    open, its means start at sqrt(channels / left) instead of 1, but for residual sums, where that would pile up from
+    block to block.
     """
 
     gates: tuple[ReserveGate, ...]
-    order: Tensor  # [neurons of all gates]: the part of the final network with which each is opened; never from 1 on
+    order: Tensor  # [neurons of all gates]: the part of the final network with which each is opened; from 1 on, closed
+    spare: Tensor  # [neurons of all gates]: the part of its layer's final neurons that is open beside them for a while
 
     def __init__(
         self,
         sparsity: float,
         start: float = 1.0,
         fill: float = 1.0,
+        settle: float = 0.0,
         neurons: int = 0,
         layers: tuple[str, ...] | None = None,
     ) -> None:
@@ -89,10 +95,15 @@ class Grow(Gating):
             raise SnclError(f"`start` is the fraction of neurons open at first, above 0 and at most 1, not {start}")
         if not fill > 0:
             raise SnclError(f"`fill` is the thousands of samples until all neurons are open, above 0, not {fill}")
+        if not 0 <= settle < math.inf:
+            raise SnclError(
+                f"`settle` is the thousands of samples in which spare neurons are closed again, 0 or more, not {settle}"
+            )
         if not neurons >= 0:
             raise SnclError(f"`neurons` is how many are open in the end at least, 0 or more, not {neurons}")
-        self.sparsity, self.start, self.fill, self.neurons = sparsity, start, fill, neurons
+        self.sparsity, self.start, self.fill, self.settle, self.neurons = sparsity, start, fill, settle, neurons
         self.register_buffer("order", torch.zeros(0), persistent=False)
+        self.register_buffer("spare", torch.zeros(0), persistent=False)
 
     def make(self, channels: int, axis: int, generator: torch.Generator | None) -> Gate:
         return ReserveGate(channels, axis, generator)
@@ -103,21 +114,26 @@ class Grow(Gating):
         wanted = math.ceil(round(self.sparsity * total, 6))  # at least that part, whatever floats make of it
         closed = closed_by_layer(self.gates, max(0, min(wanted, total - self.neurons)))
         left = [gate.channels - shut for gate, shut in zip(self.gates, closed, strict=True)]
-        parts = [torch.arange(gate.channels) / open_then for gate, open_then in zip(self.gates, left, strict=True)]
-        self.order = torch.cat(parts).to(generator.device)
+        every = [(gate.channels, open_then) for gate, open_then in zip(self.gates, left, strict=True)]
+        self.order = torch.cat([torch.arange(channels) / then for channels, then in every]).to(generator.device)
+        spare = [torch.full((channels,), channels / then - 1) for channels, then in every]
+        self.spare = torch.cat(spare).to(generator.device)
         for gate, open_then in zip(self.gates, left, strict=True):
-            if gate.own:
+            if gate.own and not self.settle:
                 nn.init.constant_(gate.mu, math.sqrt(gate.channels / open_then))
         self._open()
 
     @torch.no_grad()
     def after_update(self, samples: int) -> None:
         super().after_update(samples)
-        if self.gates and self.start < 1:  # or all are open that ever will be
+        if self.gates and (self.start < 1 or self.settle):  # or what is open stays so
             self._open()
 
     def _open(self) -> None:
-        part = torch.sqrt(self.seen.to(self.order.device) / (1000 * self.fill)).clamp(self.start, 1)
+        seen = self.seen.to(self.order.device)
+        part = torch.sqrt(seen / (1000 * self.fill)).clamp(self.start, 1)
+        if self.settle:
+            part = part * (1 + self.spare * (1 - (seen / 1000 - self.fill) / self.settle).clamp(0, 1))
         opened = (self.order < part).split([gate.channels for gate in self.gates])
         torch._foreach_copy_([gate.opened for gate in self.gates], list(opened))
 

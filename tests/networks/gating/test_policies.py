@@ -44,6 +44,22 @@ def test_neurons_open_with_the_square_root_of_the_samples(samples: int, part: fl
 
 
 @pytest.mark.parametrize(
+    ("samples", "expected"),
+    [(0, [50, 50]), (500, [71, 71]), (1000, [100, 100]), (1500, [100, 85]), (2000, [100, 70]), (3000, [100, 40])],
+)
+def test_spare_neurons_help_at_first_and_are_closed_one_after_the_other(samples: int, expected: list[int]) -> None:
+    found = grown(MLP(6, 3, width=100), torch.rand(2, 6), samples, sparsity=0.3, start=0.5, fill=1.0, settle=2.0)
+    for opened, count in zip(found.values(), expected, strict=True):
+        assert opened == [True] * count + [False] * (100 - count)
+
+
+def test_with_spare_neurons_open_at_first_the_first_step_is_that_without_gates() -> None:
+    net = MLP(6, 3, width=100)
+    Grow(0.3, settle=1.0).attach(net, torch.rand(2, 6), generator(0))
+    assert all(bool((gate.factor() == 1).all()) for _, gate in gates(net))
+
+
+@pytest.mark.parametrize(
     ("sparsity", "neurons", "closed"),
     [
         (0.3, 0, [0, 60]),
@@ -94,9 +110,10 @@ def grown_means(net: nn.Module, x: torch.Tensor) -> dict[str, float]:
     return {name: gate.mu[0].item() for name, gate in gates(net)}
 
 
-def test_growth_goes_on_where_a_checkpoint_stopped() -> None:
+@pytest.mark.parametrize("settle", [0.0, 0.3])
+def test_growth_goes_on_where_a_checkpoint_stopped(settle: float) -> None:
     nets = [MLP(6, 3, width=50) for _ in range(2)]
-    policies = [Grow(0.2, start=0.1, fill=0.5) for _ in nets]
+    policies = [Grow(0.2, start=0.1, fill=0.5 if not settle else 0.1, settle=settle) for _ in nets]
     for net, policy in zip(nets, policies, strict=True):
         policy.attach(net, torch.rand(2, 6), generator(0))
     for _ in range(7):
@@ -106,7 +123,7 @@ def test_growth_goes_on_where_a_checkpoint_stopped() -> None:
     for policy in policies:
         policy.after_update(32)
     first, second = ({name: gate.is_open().tolist() for name, gate in gates(net)} for net in nets)
-    assert first == second and 0 < sum(map(sum, first.values())) < 80
+    assert first == second and sum(map(sum, first.values())) not in (0, 80, 100)  # on its way
 
 
 @pytest.mark.parametrize("log_lambda", [-8.0, -1.0, 0.0, 3.0])
@@ -138,6 +155,8 @@ def test_the_price_falls_with_the_samples_seen() -> None:
         (lambda: KL(0.1, anneal=-1.0), "`anneal` is 0"),
         (lambda: Grow(1.0), "`sparsity` is the part of the neurons closed in the end, 0 or more, below 1, not 1.0"),
         (lambda: Grow(-0.1), "`sparsity` is the part of the neurons"),
+        (lambda: Grow(0.3, settle=-1.0), "`settle` is the thousands of samples in which spare neurons are closed"),
+        (lambda: Grow(0.3, settle=math.inf), "`settle` is the thousands of samples"),
         (lambda: Grow(0.3, start=0.0), "`start` is the fraction of neurons open at first"),
         (lambda: Grow(0.3, fill=0.0), "`fill` is the thousands of samples"),
         (lambda: Grow(0.3, neurons=-1), "`neurons` is how many are open in the end at least, 0 or more, not -1"),
