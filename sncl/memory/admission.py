@@ -71,7 +71,10 @@ class Admission(ABC):
 
 def thins_all(count: Count, uniform: Tensor) -> bool:
     """Whether a full reservoir admits none of these samples: not even the least number, had it come first."""
-    return count.seen >= count.capacity and min(uniform[:, 0].tolist()) * (count.seen + 1) >= count.capacity
+    if count.seen < count.capacity:
+        return False
+    least: float = min(first for first, *_ in uniform.tolist())
+    return least * (count.seen + 1) >= count.capacity
 
 
 class Reservoir(Admission):

@@ -47,6 +47,7 @@ class Randomness:
         self.seed = seed
         self.generators = {name: generator(seed, name) for name in host}
         self.generators |= {name: generator(seed, name, device=on) for name in device}
+        self._none: Fields = {}  # what was drawn last of names that draw no numbers, most steps the same
 
     def __getitem__(self, name: str) -> torch.Generator:
         return self.generators[name]
@@ -54,7 +55,9 @@ class Randomness:
     def uniform(self, name: str, *shape: int) -> Tensor:
         """Numbers in [0, 1), double precision: fine enough to index an endless stream."""
         if 0 in shape:  # of which there are none to draw
-            return torch.empty(shape, dtype=torch.float64)
+            if name not in self._none or self._none[name].shape != shape:
+                self._none[name] = torch.empty(shape, dtype=torch.float64)
+            return self._none[name]
         return torch.rand(shape, generator=self.generators[name], dtype=torch.float64)
 
     @contextmanager

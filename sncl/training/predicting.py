@@ -40,7 +40,7 @@ class Inference(NamedTuple):
         """Samples that the network takes, on its device."""
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
-        given = self.signature.checked(as_inputs(x))
+        given = x if self.signature.fits(x) else self.signature.checked(as_inputs(x))
         return mapped(self._here, given) if rows(given) <= EVALUATION_BATCH else given
 
     def _here(self, x: Tensor) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any
@@ -47,13 +46,22 @@ class CallList:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording._replace(tensors=[])
         self.draws = recording.draws
-        self._run = GraphModule({}, graph_of(recording)).forward
+        self._run = _function_of(graph_of(recording))
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """What the recorded computation returns for these inputs, and all that it changes."""
-        with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
+        with torch._C._AutoDispatchBelowAutograd():  # where the calls were recorded
             made: list[Tensor] = self._run(*inputs, *self.recording.constants)
             return made
+
+
+def _function_of(graph: Graph) -> Callable[..., Any]:
+    """The function that torch.fx writes, with the operations themselves under their names."""
+    run: Any = GraphModule({}, graph).forward
+    names: dict[str, Any] = run.__func__.__globals__
+    names.update({name: each.func for name, each in names.items() if isinstance(each, Operation)})
+    found: Callable[..., Any] = run
+    return found
 
 
 class Operation(partial[Any]):
