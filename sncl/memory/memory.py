@@ -85,7 +85,7 @@ class Memory:
         ``uniform`` holds one number per slot of the memory, at least of those that may be replayed.
         """
         there = self.drawable
-        if there < len(uniform):
+        if there < uniform.shape[0]:
             uniform = uniform[:there]
         return uniform.topk(min(wanted, there), largest=False, sorted=False).indices
 

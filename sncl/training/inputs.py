@@ -41,7 +41,7 @@ def as_batch(x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
 
 def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
     """A batch on the device that fits the network, or an error before anything is learned of it."""
-    if learner.signature.fits(x) and _are_labels(y, len(x)):
+    if learner.signature.fits(x) and _are_labels(y, x.shape[0]):
         given: Inputs = x
         labels = y
     else:
@@ -51,7 +51,7 @@ def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Ten
         given = learner.signature.checked(given)
     check_same_batch(learner, given, labels)
     if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
-        low, high = (int(labels),) * 2 if len(labels) == 1 else map(int, labels.aminmax())
+        low, high = (int(labels),) * 2 if labels.shape[0] == 1 else map(int, labels.aminmax())
         check_labels(low, high, learner.outputs, learner.grows)
         if high >= learner.outputs:
             learner.grow(high + 1)

@@ -7,7 +7,6 @@ run is known to be the same operations every time (:mod:`sncl.training.unchanged
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +110,7 @@ class Recorded:
 
 def form_of(inputs: Sequence[Tensor]) -> Hashable:
     """What inputs have in common that the same recording can serve."""
-    return tuple((each.shape, each.dtype, each.is_contiguous()) for each in inputs)
+    return tuple([(each.shape, each.dtype, each.is_contiguous()) for each in inputs])
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -135,9 +134,12 @@ class RecordedSteps(Eager):
         if found is None:
             return self._written(given, form, read)
         replay, known = found
-        with self.random.as_global("gates") if replay.draws else nullcontext():
+        if replay.draws:
+            with self.random.as_global("gates"):
+                values = iter(replay(read))
+        else:
             values = iter(replay(read))
-        return Outcome(*({name: next(values) for name in names} for names in known.names))
+        return Outcome(*[{name: next(values) for name in names} for names in known.names])
 
     def _written(self, given: StepInput, form: Hashable, read: Sequence[Tensor]) -> Outcome:
         made: list[Outcome] = []

@@ -32,7 +32,7 @@ class Signature(NamedTuple):
             and x.dtype is first.dtype
             and x.dim() == first.dim()
             and x.shape[1:] == first.shape[1:]
-            and len(x) > 0
+            and x.shape[0] > 0
             and first.is_cpu
             and not has_gaps(x)
         )
