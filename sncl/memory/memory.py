@@ -94,12 +94,12 @@ class Memory:
         slots = upload(slots, self.device)
         return {name: stored.index_select(0, slots) for name, stored in self._rows.items()} | {"slot": slots}
 
-    @torch.no_grad()
     def refresh(self, values: Fields) -> None:
         """Overwrite fields of the samples named by ``slot``."""
         for name, value in values.items():
             if name != "slot":
-                self._rows[name].index_copy_(0, values["slot"], value.to(self._rows[name].dtype))
+                stored = self._rows[name]
+                stored.index_copy_(0, values["slot"], value.detach().to(stored.dtype))
 
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
         """Offer a batch to the memory; of samples that claim one slot the latest stays, as if they had come singly."""
