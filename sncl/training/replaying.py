@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from sncl.training.recording import Call, Constant, Recording, Value
 
 aten = torch.ops.aten
+PLAIN_SLICE = 4  # arguments: a tensor, its axis, from where to where
 DIRECT = {  # the same operations by a shorter way
     aten.mm.default: torch.mm,
     aten.addmm.default: torch.addmm,
@@ -75,6 +76,14 @@ class Operation(partial[Any]):
         return found
 
 
+def _called(call: Call, node: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """What is called for an operation, with which arguments and options: rows in a row are sooner seen by index."""
+    if call.operation is aten.slice.Tensor and call.arguments[1:2] == (0,) and len(call.arguments) == PLAIN_SLICE:
+        return getitem, (node(call.arguments[0]), slice(*call.arguments[2:]))
+    options = {name: node(value) for name, value in call.options.items()}
+    return Operation.of(call), tuple(map(node, call.arguments)), options
+
+
 def graph_of(recording: Recording) -> Graph:
     """The calls as a graph of the inputs and constants; values are freed behind the last call that reads them."""
     graph = Graph()
@@ -87,8 +96,7 @@ def graph_of(recording: Recording) -> Graph:
         return [node(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
 
     for call in recording.calls:
-        options = {name: node(value) for name, value in call.options.items()}
-        made = graph.call_function(Operation.of(call), tuple(map(node, call.arguments)), options)
+        made = graph.call_function(*_called(call, node))
         if isinstance(call.results, list):
             for place, each in enumerate(call.results):
                 if each is not None:

@@ -95,6 +95,29 @@ def test_views_of_all_there_is_are_left_out() -> None:
     assert aten.view.default not in operations(written)
 
 
+def test_a_sum_that_is_seen_without_its_axes_is_made_without_them() -> None:
+    for seen in (lambda total: total.view(3), lambda total: total.squeeze(0)):
+        found = check(lambda x, seen=seen: seen(x.neg().sum(0, keepdim=True)) * 2)  # type: ignore[misc]
+        assert operations(found) == [aten.neg.default, aten.sum.dim_IntList, aten.mul_.Tensor]
+        assert found.calls[1].arguments[2:] == ()
+
+
+def test_a_sum_that_is_read_with_its_axes_or_seen_otherwise_keeps_them() -> None:
+    def twice(x: Tensor) -> Tensor:
+        total = x.neg().sum(0, keepdim=True)
+        return total.view(3) + total[0]
+
+    for run in (twice, lambda x: x.neg().sum(0, keepdim=True).view(3, 1).exp()):
+        assert check(run).calls[1].arguments[2:] == (True,)
+
+
+def test_rows_are_seen_by_index() -> None:
+    check(lambda x: torch.cat([x, 2 * x])[1:2] + 1)
+    check(lambda x: torch.cat([x, 2 * x])[-1:] + 1)
+    check(lambda x: torch.cat([x, 2 * x])[::2] + 1)
+    check(lambda x: torch.cat([x, 2 * x])[0:2].mul_(3).sum(0))
+
+
 def test_what_depends_on_shapes_alone_is_computed_once() -> None:
     check(lambda x: x + torch.ones_like(x) / 3, aten.add.Tensor)
 
