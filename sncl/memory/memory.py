@@ -99,7 +99,8 @@ class Memory:
         for name, value in values.items():
             if name != "slot":
                 stored = self._rows[name]
-                stored.index_copy_(0, values["slot"], value.detach().to(stored.dtype))
+                known = value.detach() if value.dtype is stored.dtype else value.detach().to(stored.dtype)
+                stored.index_copy_(0, values["slot"], known)
 
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
         """Offer a batch to the memory; of samples that claim one slot the latest stays, as if they had come singly."""

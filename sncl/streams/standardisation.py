@@ -38,6 +38,8 @@ class RunningScale(Transform):
     Features that are 0 or 1 by their nature are ``unscaled``.
     """
 
+    _arrays: tuple[NDArray[np.float64], ...] | None = None  # the tensors for NumPy, once single samples come
+
     def __init__(
         self,
         features: int,
@@ -51,7 +53,6 @@ class RunningScale(Transform):
         self.mean = torch.zeros(features, dtype=torch.float64, device=device)
         self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
         self.factor = torch.ones_like(self.mean)  # one over the standard deviation
-        self._arrays: tuple[NDArray[np.float64], ...] | None = None  # the same memory for NumPy, once it is asked for
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_arrays": None}  # a copy has memory of its own

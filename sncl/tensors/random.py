@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import RLock
 
 import torch
@@ -36,6 +37,12 @@ def seeded(seed: int, *purpose: object) -> Iterator[None]:
         yield
 
 
+@lru_cache
+def _nothing(name: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor without numbers; names have different ones, so that two of them are never taken for the same input."""
+    return torch.empty(shape, dtype=torch.float64)
+
+
 class Randomness:
     """The generators a learner keeps, with their exact state.
 
@@ -47,7 +54,6 @@ class Randomness:
         self.seed = seed
         self.generators = {name: generator(seed, name) for name in host}
         self.generators |= {name: generator(seed, name, device=on) for name in device}
-        self._none: Fields = {}  # what was drawn last of names that draw no numbers, most steps the same
 
     def __getitem__(self, name: str) -> torch.Generator:
         return self.generators[name]
@@ -55,10 +61,8 @@ class Randomness:
     def uniform(self, name: str, *shape: int) -> Tensor:
         """Numbers in [0, 1), double precision: fine enough to index an endless stream."""
         if 0 in shape:  # of which there are none to draw
-            if name not in self._none or self._none[name].shape != shape:
-                self._none[name] = torch.empty(shape, dtype=torch.float64)
-            return self._none[name]
-        return torch.rand(shape, generator=self.generators[name], dtype=torch.float64)
+            return _nothing(name, shape)
+        return torch.rand(*shape, generator=self.generators[name], dtype=torch.float64)
 
     @contextmanager
     def as_global(self, name: str) -> Iterator[None]:

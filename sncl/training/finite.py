@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from sncl.errors import Diverged
 from sncl.evaluation.collapse import Collapse
 from sncl.tensors.fields import Fields
+from sncl.training.inputs import total
 
 if TYPE_CHECKING:
     from sncl.training.learner import Learner
@@ -113,7 +114,7 @@ def check_learned(largest: float, collapsed: Collapse | None) -> None:
 
 def checked_logits(learner: Learner, logits: Tensor) -> Tensor:
     """The logits; refuse to predict with a network that the last update broke."""
-    if math.isnan(logits.sum().item()) and logits.isnan().any():
+    if math.isnan(total(logits)) and logits.isnan().any():
         try:
             with learner.predicting():
                 check_weights(learner)

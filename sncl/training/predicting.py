@@ -15,6 +15,7 @@ from sncl.methods.method import Method
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Transform, eval_input
 from sncl.tensors.fields import Inputs, mapped, named, pieces, rows
+from sncl.tensors.gradients import WithoutGradients
 from sncl.training.inputs import Labels, Samples, as_batch, as_inputs
 from sncl.training.recorded import Recorded, form_of
 from sncl.training.signature import Signature
@@ -59,10 +60,13 @@ class Inference(NamedTuple):
             ) from error
 
 
-@torch.no_grad()
 def replayed(inference: Inference, recorded: Recorded, x: Samples, task: int | None) -> Tensor:
     """The same logits, with a network that is in training: replayed where they may be, or in evaluation mode."""
-    given = inference.accepted(x, task)
+    with WithoutGradients():
+        return _replayed(inference, recorded, inference.accepted(x, task), task)
+
+
+def _replayed(inference: Inference, recorded: Recorded, given: Inputs, task: int | None) -> Tensor:
     if inference.device.type != "cpu" or rows(given) > EVALUATION_BATCH:
         with evaluating(inference.net):
             return inference.of(given, task)
