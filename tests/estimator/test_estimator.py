@@ -463,6 +463,25 @@ def test_so_are_running_statistics_that_are_no_numbers_any_more() -> None:
         model.partial_fit(X, y)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_so_are_buffers_that_nobody_reads_where_steps_are_replayed(late: bool) -> None:
+    """What is looked at behind a replay is found once, and anew when a module got another buffer."""
+    X, y = blobs()
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+    net[0].register_buffer("unread", torch.zeros(3))
+    model = ContinualClassifier("er", network=net, **SMALL)
+    for row in range(20):
+        model = model.partial_fit(X[row : row + 1], y[row : row + 1], classes=np.unique(y) if row == 0 else None)
+    engine, layer = model.learner_.ready.engine, model.learner_.net.body[0]  # type: ignore[index]
+    assert engine.glance() is engine.glance()  # of a replay
+    if late:
+        layer.register_buffer("new", torch.full((2,), torch.nan))  # type: ignore[operator, union-attr]
+    else:
+        layer.unread[1] = torch.nan  # type: ignore[index, union-attr]
+    with pytest.raises(Diverged, match=rf"the weights '0\.{'new' if late else 'unread'}' became nan by step 21"):
+        model.partial_fit(X[20:21], y[20:21])
+
+
 # --- beside other tools of scikit-learn --------------------------------------------------------------------------
 
 
