@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sncl.training.joining import with_joined_rows
 from sncl.training.recording import Call, Constant, Recording, Value, is_view, storage
 
 aten = torch.ops.aten
@@ -30,7 +31,14 @@ BY_SHAPE = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.defa
 
 def simplified(recording: Recording) -> Recording:
     """The same with fewer calls."""
-    for change in (_without_transpositions, _without_same_views, _without_copies, _without_kept_axes, _without_fixed):
+    for change in (
+        _without_transpositions,
+        _without_same_views,
+        _without_copies,
+        _without_kept_axes,
+        with_joined_rows,
+        _without_fixed,
+    ):
         recording = change(recording)
     return _written_over(recording._replace(calls=_needed(recording)))
 
