@@ -61,6 +61,20 @@ def sortable_bits(loss: NDArray[np.floating]) -> NDArray[np.int64]:
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
 
 
+def freed_slots(stays: Tensor, capacity: int) -> Tensor:
+    """The slot of each sample that follows the stored ones: of those that stay the next one freed, else the capacity.
+
+    As many stay of them as stored ones go.
+    """
+    gone, entering = ~stays[:capacity], stays[capacity:]
+    if stays.is_cuda:
+        freed = places_of(gone, len(entering))
+        return torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
+    slots = np.full(len(entering), capacity)
+    slots[entering.numpy()] = np.flatnonzero(gone.numpy())
+    return torch.from_numpy(slots)
+
+
 def places_of(chosen: Tensor, most: int) -> Tensor:
     """Where ``chosen`` is true, in order, and its length for each that ``most`` is more. [most]"""
     rows, device = len(chosen), chosen.device

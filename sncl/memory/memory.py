@@ -64,7 +64,7 @@ class Memory:
     @property
     def allocated(self) -> int:
         """For how many samples there is room already."""
-        return rows(self._rows) - 1 if self._rows else 0
+        return next(iter(self._rows.values())).shape[0] - 1 if self._rows else 0
 
     def __len__(self) -> int:
         """How many samples are stored."""
@@ -123,8 +123,11 @@ class Memory:
 
     def bytes_to_reserve(self, arriving: int) -> int:
         """How many bytes :meth:`reserve` would take, beside those taken already."""
+        there = self.allocated
+        if there == self.count.capacity:
+            return 0
         length = self._length_after(arriving)
-        return length * self.bytes_per_row() if self._rows and length > self.allocated else 0
+        return length * self.bytes_per_row() if self._rows and length > there else 0
 
     def _length_after(self, arriving: int) -> int:
         """How long tensors are when so many more samples have been offered."""

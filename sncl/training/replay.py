@@ -61,8 +61,10 @@ class Replay:
         """Whether the steps on the next batches of so many samples replay as many as this one, as far as is known."""
         if self.memory is None:
             return True
-        most = max(self.method.replayed_rows(number, self.size) for number in range(self.method.draws))
-        return self.memory.drawable >= most or self.memory.drawable_after(samples) == self.memory.drawable
+        drawable = self.memory.drawable
+        if self.memory.drawable_after(samples) == drawable:
+            return True
+        return drawable >= max(self.method.replayed_rows(number, self.size) for number in range(self.method.draws))
 
     def refresh(self, outcome: Outcome) -> None:
         """Behind every step: overwrite what it knows better of the samples it replayed."""
