@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
-from sncl.estimator.inputs import ColumnNames, GivenInputs, distinct, in_parts
+from sncl.estimator.inputs import ColumnNames, GivenInputs, are_among, distinct, in_parts
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.estimator.weighting import ClassWeight, WeighingEstimator, Weights
 from sncl.methods.table import Value
@@ -231,17 +231,9 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             dtype="float64" if precise else "float32",
         )
 
-    def _knows(self, labels: NDArray[Any]) -> bool:
-        """Whether none of these is a class that has not come yet."""
-        places = self.classes_.searchsorted(labels)
-        if len(labels) == 1:  # a row by itself is told sooner without arrays
-            place = places.item()
-            return place < len(self.classes_) and bool(self.classes_.item(place) == labels.item())
-        return bool((self.classes_.take(places, mode="clip") == labels).all())
-
     def _meet(self, named: NDArray[Any]) -> None:
         """Be ready for these classes, of which some may be new."""
-        if not self._knows(named):
+        if not are_among(named, self.classes_):
             new = np.setdiff1d(named, self.classes_)
             _reach(self.learner_, len(self.classes_) + len(new))
             classes = np.concatenate([self.classes_, new])

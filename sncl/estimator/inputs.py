@@ -190,6 +190,15 @@ def distinct(labels: NDArray[Any]) -> NDArray[Any]:
     return labels if len(labels) == 1 else np.unique(labels)
 
 
+def are_among(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Whether all labels are among the sorted ``classes``."""
+    places = classes.searchsorted(labels)
+    if len(labels) == 1:  # a row by itself is told sooner without arrays
+        place = places.item()
+        return place < len(classes) and bool(classes.item(place) == labels.item())
+    return bool((classes.take(places, mode="clip") == labels).all())
+
+
 def in_parts(X: Any) -> list[Any]:
     """A sparse matrix cut so that no part is large with all its zeros; anything else in one part."""
     if not is_sparse(X) or X.ndim != 2:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 import sncl.estimator.classifier
 from sncl import ContinualClassifier, SNCLClassifier, SnclError
 from sncl.errors import BadInput, Diverged
+from sncl.estimator.inputs import are_among
 from sncl.methods.sncl import SNCL
 from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import open_neurons
@@ -77,6 +78,15 @@ def test_classes_of_any_kind_come_at_any_time(model: Estimator) -> None:
         assert (model.predict(X) == model.classes_[answers.argmax(1)]).all()
     assert model.learner_.grown == [2, 3, 4]
     assert model.score(X[y == 3], names[y[y == 3]]) > 0.9
+
+
+@pytest.mark.parametrize("classes", [[1, 3, 5], ["b", "dd", "f"], [0.5, 1.0, 2.5], [False, True]])
+def test_a_label_by_itself_is_known_as_among_others(classes: list[Any]) -> None:
+    known = np.array(classes)
+    others = {"i": [0, 2, 6], "f": [0.0, 2.0, 6.0], "U": ["a", "c", "g", "d"], "b": []}[known.dtype.kind]
+    for label in (*classes, *others):
+        alone = np.array([label])
+        assert are_among(alone, known) == are_among(np.array([label, classes[0]]), known) == (label in classes)
 
 
 def test_replay_remembers_where_plain_training_forgets() -> None:
