@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sncl.errors import BadInput, Diverged
 from sncl.estimator.exporting import ExportableEstimator
-from sncl.estimator.inputs import ColumnNames, GivenInputs, distinct, in_parts
+from sncl.estimator.inputs import ColumnNames, GivenInputs, are_among, distinct, in_parts
 from sncl.estimator.spec import LearnerSpec, Network, check_method
 from sncl.estimator.weighting import ClassWeight, WeighingEstimator, Weights
 from sncl.methods.table import Value
@@ -138,7 +138,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     @exclusive
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``. [samples, classes]"""
-        probabilities: NDArray[np.float64] = torch.from_numpy(self._logits(X)).softmax(1).numpy()
+        probabilities: NDArray[np.float64] = torch.from_numpy(self._logits(X)).double().softmax(1).numpy()
         return probabilities
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -151,15 +151,16 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each sample."""
         likely = self._logits(X).argmax(1)
-        labels: NDArray[Any] = self.classes_[likely]
+        labels: NDArray[Any] = self.classes_.take(likely)
         return labels
 
-    def _logits(self, X: Any) -> NDArray[np.float64]:
+    def _logits(self, X: Any) -> NDArray[np.floating]:
         """The logits of each class, in the order of ``classes_``. [samples, classes]"""
         self._check_usable()
         each = [self.learner_.logits(self._samples(part)).cpu() for part in in_parts(X)]
-        logits = (each[0] if len(each) == 1 else torch.cat(each)).double()
-        ordered: NDArray[np.float64] = logits.numpy().take(self._outputs, axis=1)
+        logits = each[0] if len(each) == 1 else torch.cat(each)
+        numbers = logits.numpy() if logits.dtype is torch.float32 else logits.double().numpy()
+        ordered: NDArray[np.floating] = numbers.take(self._outputs, axis=1)
         return ordered
 
     # --- labels
@@ -230,14 +231,9 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             dtype="float64" if precise else "float32",
         )
 
-    def _knows(self, labels: NDArray[Any]) -> bool:
-        """Whether none of these is a class that has not come yet."""
-        places = self.classes_.searchsorted(labels)
-        return bool((self.classes_.take(places, mode="clip") == labels).all())
-
     def _meet(self, named: NDArray[Any]) -> None:
         """Be ready for these classes, of which some may be new."""
-        if not self._knows(named):
+        if not are_among(named, self.classes_):
             new = np.setdiff1d(named, self.classes_)
             _reach(self.learner_, len(self.classes_) + len(new))
             classes = np.concatenate([self.classes_, new])
@@ -261,7 +257,7 @@ class BaseContinualClassifier(ClassifierMixin, WeighingEstimator, ExportableEsti
             with self.learner_.lock():
                 self._scale.update(x)
         for epoch in range(epochs):
-            if not shuffle and len(x) <= self.batch_size:
+            if not shuffle and x.shape[0] <= self.batch_size:
                 losses = [self.learner_.learn(x, labels, weights)]
             else:
                 draw = generator(self._spec.seed, "order", epoch)

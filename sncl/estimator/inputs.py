@@ -26,6 +26,7 @@ from sncl.tables.frames import columns_of, is_frame, is_sparse, with_zeros
 
 ColumnNames = Sequence[str | int]
 NUMBERS_AT_ONCE = 2**24  # of a sparse matrix, with its zeros
+REAL = (np.dtype(np.float32), np.dtype(np.float64))
 FEW_LABELS = 20  # of more, scikit-learn warns where most are different
 GivenInputs = NDArray[Any] | Columns  # an array of numbers, or the columns of a table
 
@@ -76,10 +77,10 @@ class TabularEstimator(StatefulEstimator):
         return (
             type(X) is np.ndarray
             and X.ndim == 2
-            and (X.dtype == np.float64 or X.dtype == np.float32)
+            and X.dtype in REAL
             and len(X) > 0
             and X.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
+            and "feature_names_in_" not in self.__dict__
             and (math.isfinite(np.vdot(X, X)) or bool(np.isfinite(X).all()))  # squares are quicker, and may overflow
         )
 
@@ -187,6 +188,15 @@ def _are_valid_labels(y: Any, rows: int) -> bool:
 def distinct(labels: NDArray[Any]) -> NDArray[Any]:
     """Each label once, sorted; often there is but one."""
     return labels if len(labels) == 1 else np.unique(labels)
+
+
+def are_among(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Whether all labels are among the sorted ``classes``."""
+    places = classes.searchsorted(labels)
+    if len(labels) == 1:  # a row by itself is told sooner without arrays
+        place = places.item()
+        return place < len(classes) and bool(classes.item(place) == labels.item())
+    return bool((classes.take(places, mode="clip") == labels).all())
 
 
 def in_parts(X: Any) -> list[Any]:

@@ -54,6 +54,8 @@ class WeighingEstimator(StatefulEstimator):
     def _check_weighing(self, given: Any, rows: int) -> Weights | None:
         """The weights of ``rows`` samples as they were given, or an error before anything is learned."""
         chosen = self.class_weight
+        if chosen is None and given is None:
+            return None
         if isinstance(chosen, Mapping):
             numbers = np.asarray(list(chosen.values()))
             if numbers.dtype.kind not in "biuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():

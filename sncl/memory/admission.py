@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.memory.by_loss import pick_by_loss, places_of
+from sncl.memory.by_loss import freed_slots, pick_by_loss
 from sncl.tensors.fields import Fields
 from sncl.tensors.transfer import upload
 
@@ -71,7 +71,10 @@ class Admission(ABC):
 
 def thins_all(count: Count, uniform: Tensor) -> bool:
     """Whether a full reservoir admits none of these samples: not even the least number, had it come first."""
-    return count.seen >= count.capacity and min(uniform[:, 0].tolist()) * (count.seen + 1) >= count.capacity
+    if count.seen < count.capacity:
+        return False
+    least: float = min(first for first, *_ in uniform.tolist())
+    return least * (count.seen + 1) >= count.capacity
 
 
 class Reservoir(Admission):
@@ -161,7 +164,4 @@ class LossAwareReservoir(Admission):
             offset=float(uniform[0, 1]),
             turn=float(uniform[0, 2]),
         )
-        entering = keep[capacity:]  # as many as are freed
-        freed = places_of(~keep[:capacity], len(here))
-        own = torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
-        return upload(slots, device).index_copy(0, here, own)
+        return upload(slots, device).index_copy(0, here, freed_slots(keep, capacity))

@@ -25,6 +25,8 @@ def draw_distinct(wanted: int, there: int, uniform: Callable[[int], Tensor]) -> 
 
 def latest(slots: Tensor, capacity: int) -> tuple[Tensor, Tensor]:
     """Of samples that claim these slots: the latest one of each slot below the capacity, and the slots."""
+    if slots.shape[0] == 1:
+        return (slots * 0, slots) if slots.item() < capacity else (slots[:0], slots[:0])
     backwards = slots.numpy()[::-1]
     taken, first = np.unique(backwards, return_index=True)
     admitted = np.searchsorted(taken, capacity)

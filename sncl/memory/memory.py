@@ -64,7 +64,7 @@ class Memory:
     @property
     def allocated(self) -> int:
         """For how many samples there is room already."""
-        return rows(self._rows) - 1 if self._rows else 0
+        return next(iter(self._rows.values())).shape[0] - 1 if self._rows else 0
 
     def __len__(self) -> int:
         """How many samples are stored."""
@@ -85,7 +85,7 @@ class Memory:
         ``uniform`` holds one number per slot of the memory, at least of those that may be replayed.
         """
         there = self.drawable
-        if there < len(uniform):
+        if there < uniform.shape[0]:
             uniform = uniform[:there]
         return uniform.topk(min(wanted, there), largest=False, sorted=False).indices
 
@@ -94,12 +94,13 @@ class Memory:
         slots = upload(slots, self.device)
         return {name: stored.index_select(0, slots) for name, stored in self._rows.items()} | {"slot": slots}
 
-    @torch.no_grad()
     def refresh(self, values: Fields) -> None:
         """Overwrite fields of the samples named by ``slot``."""
         for name, value in values.items():
             if name != "slot":
-                self._rows[name].index_copy_(0, values["slot"], value.to(self._rows[name].dtype))
+                stored = self._rows[name]
+                known = value.detach() if value.dtype is stored.dtype else value.detach().to(stored.dtype)
+                stored.index_copy_(0, values["slot"], known)
 
     def admit(self, incoming: Fields, uniform: Tensor) -> None:
         """Offer a batch to the memory; of samples that claim one slot the latest stays, as if they had come singly."""
@@ -122,8 +123,11 @@ class Memory:
 
     def bytes_to_reserve(self, arriving: int) -> int:
         """How many bytes :meth:`reserve` would take, beside those taken already."""
+        there = self.allocated
+        if there == self.count.capacity:
+            return 0
         length = self._length_after(arriving)
-        return length * self.bytes_per_row() if self._rows and length > self.allocated else 0
+        return length * self.bytes_per_row() if self._rows and length > there else 0
 
     def _length_after(self, arriving: int) -> int:
         """How long tensors are when so many more samples have been offered."""

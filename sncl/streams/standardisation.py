@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +38,8 @@ class RunningScale(Transform):
     Features that are 0 or 1 by their nature are ``unscaled``.
     """
 
+    _arrays: tuple[NDArray[np.float64], ...] | None = None  # the tensors for NumPy, once single samples come
+
     def __init__(
         self,
         features: int,
@@ -51,9 +54,12 @@ class RunningScale(Transform):
         self.squares = torch.zeros_like(self.mean)  # sum of squared distances from the mean
         self.factor = torch.ones_like(self.mean)  # one over the standard deviation
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_arrays": None}  # a copy has memory of its own
+
     def update(self, x: Tensor) -> None:
         """Include these samples. Tensors change in place."""
-        if x.shape[:1] == (1,) and x.dim() == self.mean.dim() + 1 and self.mean.device.type == "cpu":
+        if x.dim() == 2 and x.shape[0] == 1 and self.mean.is_cpu:
             self._include(x.cpu().numpy()[0].astype(np.float64))
             return
         values = x.to(self.mean.device, torch.float64).movedim(1, -1).flatten(0, -2)  # [values, features]
@@ -67,21 +73,23 @@ class RunningScale(Transform):
         self.rows.copy_(total)
         self._rescale()
 
+    @np.errstate(all="ignore")
     def _include(self, values: NDArray[np.float64]) -> None:
         """One sample more, by the same operations without those that change nothing: NumPy begins one sooner."""
         if self.unscaled is not None:
             values[self.unscaled.numpy()] = 0.0
-        mean, squares, factor = (each.numpy() for each in (self.mean, self.squares, self.factor))
-        rows = self.rows.item()
-        total, away = rows + 1, values - mean
-        with np.errstate(all="ignore"):
-            squares += away * away * rows / total
-            mean += away / total
-            self.rows.fill_(total)
-            variance = squares / total
-            constant = variance <= np.square(total * mean * EPSILON)
-            np.divide(1, np.sqrt(variance), out=factor)
-            factor[constant] = 1.0
+        if self._arrays is None:
+            self._arrays = tuple(each.numpy() for each in (self.rows, self.mean, self.squares, self.factor))
+        rows, mean, squares, factor = self._arrays
+        before = rows.item()
+        total, away = before + 1, values - mean
+        squares += away * away * before / total
+        mean += away / total
+        rows[...] = total
+        variance = squares / total
+        constant = variance <= np.square(total * mean * EPSILON)
+        np.divide(1, np.sqrt(variance), out=factor)
+        factor[constant] = 1.0
 
     def _rescale(self) -> None:
         rows = self.rows.clamp(min=1)

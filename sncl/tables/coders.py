@@ -94,18 +94,22 @@ class RunningMeans:
 
     def __init__(self, columns: Sequence[RunningMean]) -> None:
         self.columns = columns
-        self.counts = np.array([each.count for each in columns])
+        counts = [each.count for each in columns]
+        self.counts = counts[0] if len(set(counts)) == 1 else np.array(counts)  # one number for all is divided quicker
         self.means = np.array([each.mean for each in columns], dtype=np.float64)
 
     def learn(self, matrix: Floats) -> None:
         """The same for all columns as theirs for one. [rows, columns]"""
-        self.counts += len(matrix)
-        found = matrix[0] if len(matrix) == 1 else np.ascontiguousarray(matrix.T).mean(1)
-        self.means += (found - self.means) * (len(matrix) / self.counts)
-        self.means[~np.isfinite(self.means)] = 0.0
+        rows, means = len(matrix), self.means
+        self.counts = self.counts + rows
+        found = matrix[0] if rows == 1 else np.ascontiguousarray(matrix.T).mean(1)
+        means += (found - means) * (rows / self.counts)
+        if not math.isfinite(means.dot(means)):  # one is not finite, or squares overflow
+            means[~np.isfinite(means)] = 0.0
 
     def settle(self) -> None:
-        for column, count, mean in zip(self.columns, self.counts.tolist(), self.means.tolist(), strict=True):
+        counts = np.broadcast_to(self.counts, self.means.shape)
+        for column, count, mean in zip(self.columns, counts.tolist(), self.means.tolist(), strict=True):
             column.count, column.mean = count, mean
 
 

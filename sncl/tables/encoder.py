@@ -92,12 +92,12 @@ class TableEncoder:
             for coder, values in read:
                 coder.learn(values)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def update_numbers(self, matrix: Floats) -> None:
         """Learn from a matrix of all columns, each of which is a number; none may be missing. [rows, columns]"""
         if self._side_by_side is None:
             self._side_by_side = RunningMeans([each.running for each in self.coders if isinstance(each, NumberCoder)])
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._side_by_side.learn(matrix)
+        self._side_by_side.learn(matrix)
 
     def encode(self, columns: Columns) -> Floats:
         """The rows as numbers, by what was learned so far. [rows, width]"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import RLock
 
 import torch
@@ -36,6 +37,12 @@ def seeded(seed: int, *purpose: object) -> Iterator[None]:
         yield
 
 
+@lru_cache
+def _nothing(name: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor without numbers; names have different ones, so that two of them are never taken for the same input."""
+    return torch.empty(shape, dtype=torch.float64)
+
+
 class Randomness:
     """The generators a learner keeps, with their exact state.
 
@@ -54,8 +61,8 @@ class Randomness:
     def uniform(self, name: str, *shape: int) -> Tensor:
         """Numbers in [0, 1), double precision: fine enough to index an endless stream."""
         if 0 in shape:  # of which there are none to draw
-            return torch.empty(shape, dtype=torch.float64)
-        return torch.rand(shape, generator=self.generators[name], dtype=torch.float64)
+            return _nothing(name, shape)
+        return torch.rand(*shape, generator=self.generators[name], dtype=torch.float64)
 
     @contextmanager
     def as_global(self, name: str) -> Iterator[None]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,8 @@ from sncl.tensors.fields import Fields
 from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.compiling import COMPILING, compiled_observe
+from sncl.training.descent import Descent
+from sncl.training.finite import Glance
 from sncl.training.step import Step, StepInput
 
 
@@ -92,6 +95,14 @@ class Eager:
         given = given.with_drawn([upload(value, self.device) for value in given.drawn()])
         with self.random.as_global("gates"):
             return self.step(given)
+
+    def glance(self) -> Glance | None:
+        """A first look at what the last step changed: parameters that move and all buffers, where these are known."""
+        optimizer = self.step.optimizer
+        if not isinstance(optimizer, Descent):
+            return None
+        moved = chain.from_iterable(parameters for parameters, _ in optimizer.groups)
+        return Glance(chain(moved, self.step.net.body.buffers()))
 
     def forget(self) -> None:
         """Tensors of the method, network or memory may have been replaced by others."""

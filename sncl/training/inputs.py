@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Labels = Tensor | ArrayLike
 Samples = Tensor | ArrayLike | Mapping[str, Tensor | ArrayLike]
 
+FEW_NUMBERS = 100  # of a row, say
 MOST_NEW_OUTPUTS = 1000  # at a time: a label that asks for more is no number of a class
 NUMBER_THEM = "number the classes 0, 1, 2, ..., or use sncl.ContinualClassifier, which takes labels of any kind"
 
@@ -40,17 +41,30 @@ def as_batch(x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
 
 def accepted_batch(learner: Learner, x: Samples, y: Labels) -> tuple[Inputs, Tensor]:
     """A batch on the device that fits the network, or an error before anything is learned of it."""
-    given, labels = as_batch(x, y)
-    if learner._ready is None:
-        learner.prepare(given)
-    given = learner.signature.checked(given)
+    if learner.signature.fits(x) and _are_labels(y, x.shape[0]):
+        given: Inputs = x
+        labels = y
+    else:
+        given, labels = as_batch(x, y)
+        if learner._ready is None:
+            learner.prepare(given)
+        given = learner.signature.checked(given)
     check_same_batch(learner, given, labels)
     if labels.device.type == "cpu" or learner.grows:  # reading values back would stall a GPU at every step
-        low, high = (int(each) for each in ((labels.item(),) * 2 if len(labels) == 1 else labels.aminmax()))
+        low, high = (int(labels),) * 2 if labels.shape[0] == 1 else map(int, labels.aminmax())
         check_labels(low, high, learner.outputs, learner.grows)
         if high >= learner.outputs:
             learner.grow(high + 1)
     return mapped(lambda part: upload(part, learner.device), given), upload(labels, learner.device)
+
+
+def is_plain(x: Samples) -> TypeGuard[Tensor]:
+    """Whether :func:`as_tensor` would return this as it is, and it lies on the host."""
+    return type(x) is Tensor and x.is_cpu and not (x.requires_grad or x.is_inference())
+
+
+def _are_labels(y: Labels, rows: int) -> TypeGuard[Tensor]:
+    return is_plain(y) and y.dtype is torch.int64 and y.shape == (rows,)
 
 
 def as_inputs(x: Samples) -> Inputs:
@@ -98,12 +112,24 @@ def check_labels(low: int, high: int, outputs: int, grows: bool) -> None:
         raise SnclError(f"label {low if low < 0 else high} does not fit a network with {outputs} outputs: {remedy}")
 
 
-def refuse_gaps(x: Tensor) -> Tensor:
-    """The inputs, unless they have NaN or infinity.
+def has_gaps(x: Tensor) -> bool:
+    """Whether inputs have NaN or infinity.
 
     The sum is a fast first look: it is finite unless an input is not or it overflows.
     """
-    if x.is_floating_point() and not math.isfinite(x.sum().item()) and not torch.isfinite(x).all():
+    return x.is_floating_point() and not math.isfinite(total(x)) and not bool(torch.isfinite(x).all())
+
+
+def total(x: Tensor) -> float:
+    """The sum of all numbers, rounded in one way or another: Python adds up a short row sooner than a tensor does."""
+    if x.dim() == 2 and x.numel() <= FEW_NUMBERS and x.layout is torch.strided:
+        return sum(map(sum, x.tolist()))
+    return x.sum().item()
+
+
+def refuse_gaps(x: Tensor) -> Tensor:
+    """The inputs, unless they have NaN or infinity."""
+    if has_gaps(x):
         kind = "NaN" if x.isnan().any() else "infinity"
         raise SnclError(f"x contains {kind}; fill the gaps or leave these rows out")
     return x

@@ -150,7 +150,7 @@ class Learner(BatchLearner, Exportable):
         self.watch.refuse()
         weights = as_weights(weight, y, self.method)
         x, y = accepted_batch(self, x, y)
-        self._replay.make_room(len(y))
+        self._replay.make_room(y.shape[0])
         self.interrupted = True
         losses = self._learn({**named(x), "y": y} | weights_beside(self.memory, y, weights))
         self.watch.see(losses, self.steps)

@@ -15,6 +15,7 @@ from sncl.methods.method import Method
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Transform, eval_input
 from sncl.tensors.fields import Inputs, mapped, named, pieces, rows
+from sncl.tensors.gradients import WithoutGradients
 from sncl.training.inputs import Labels, Samples, as_batch, as_inputs
 from sncl.training.recorded import Recorded, form_of
 from sncl.training.signature import Signature
@@ -40,7 +41,7 @@ class Inference(NamedTuple):
         """Samples that the network takes, on its device."""
         if task is None and self.method.needs_task_at_test:
             raise SnclError(f"{type(self.method).__name__} predicts only when told the task: logits(x, task=0)")
-        given = self.signature.checked(as_inputs(x))
+        given = x if self.signature.fits(x) else self.signature.checked(as_inputs(x))
         return mapped(self._here, given) if rows(given) <= EVALUATION_BATCH else given
 
     def _here(self, x: Tensor) -> Tensor:
@@ -59,10 +60,13 @@ class Inference(NamedTuple):
             ) from error
 
 
-@torch.no_grad()
 def replayed(inference: Inference, recorded: Recorded, x: Samples, task: int | None) -> Tensor:
     """The same logits, with a network that is in training: replayed where they may be, or in evaluation mode."""
-    given = inference.accepted(x, task)
+    with WithoutGradients():
+        return _replayed(inference, recorded, inference.accepted(x, task), task)
+
+
+def _replayed(inference: Inference, recorded: Recorded, given: Inputs, task: int | None) -> Tensor:
     if inference.device.type != "cpu" or rows(given) > EVALUATION_BATCH:
         with evaluating(inference.net):
             return inference.of(given, task)

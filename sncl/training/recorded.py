@@ -7,7 +7,6 @@ run is known to be the same operations every time (:mod:`sncl.training.unchanged
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from sncl.methods.method import Outcome
 from sncl.tensors.random import Randomness
 from sncl.training.engine import Eager, Graph
+from sncl.training.finite import Glance
 from sncl.training.recording import Recording, record
 from sncl.training.replaying import CallList
 from sncl.training.simplifying import simplified
@@ -38,6 +38,7 @@ class Form:
     first: Recording | None = None
     unchanged: Unchanged | None = None
     replay: CallList | None = None
+    glance: Glance | None = None  # at what a replay changes
 
 
 class Recorded:
@@ -51,6 +52,7 @@ class Recorded:
         """Begin anew."""
         self._forms: dict[Hashable, Form] = {}
         self._changes = 0
+        self.last: Form | None = None  # the form of the last computation, if it was a replay
 
     def __getstate__(self) -> dict[str, Any]:
         return {"parts": self.parts}  # a copy has tensors of its own
@@ -61,10 +63,11 @@ class Recorded:
 
     def replayable(self, form: Hashable) -> tuple[CallList, Form] | None:
         """What replays a computation of this form, unless it must be made as it is written."""
-        known = self._forms.get(form)
+        self.last, known = None, self._forms.get(form)
         if known is None or known.unchanged is None or known.replay is None:
             return None
         if known.unchanged.holds():
+            self.last = known
             return known.replay, known
         del self._forms[form]
         self._changes += 1
@@ -107,7 +110,7 @@ class Recorded:
 
 def form_of(inputs: Sequence[Tensor]) -> Hashable:
     """What inputs have in common that the same recording can serve."""
-    return tuple((each.shape, each.dtype, each.is_contiguous()) for each in inputs)
+    return tuple([(each.shape, each.dtype, each.is_contiguous()) for each in inputs])
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -131,9 +134,12 @@ class RecordedSteps(Eager):
         if found is None:
             return self._written(given, form, read)
         replay, known = found
-        with self.random.as_global("gates") if replay.draws else nullcontext():
+        if replay.draws:
+            with self.random.as_global("gates"):
+                values = iter(replay(read))
+        else:
             values = iter(replay(read))
-        return Outcome(*({name: next(values) for name in names} for names in known.names))
+        return Outcome(*[{name: next(values) for name in names} for names in known.names])
 
     def _written(self, given: StepInput, form: Hashable, read: Sequence[Tensor]) -> Outcome:
         made: list[Outcome] = []
@@ -149,6 +155,14 @@ class RecordedSteps(Eager):
             self.step.net.zero_grad()
             self.step.optimizer.zero_grad()
         return made[0]
+
+    def glance(self) -> Glance | None:
+        last = self._recorded.last
+        if last is None:
+            return super().glance()
+        if last.glance is None:  # as long as nothing is replaced, the same tensors are looked at
+            last.glance = super().glance()
+        return last.glance
 
     def forget(self) -> None:
         self._recorded.forget()

@@ -38,14 +38,14 @@ class Replay:
 
     def _draw(self, memory: Memory, number: int) -> Draw:
         wanted = self.method.replayed_rows(number, self.size)
-        uniform = partial(self.random.uniform, f"replay {number}")
+        uniform, name = self.random.uniform, f"replay {number}"
         if memory.capacity <= MOST_NUMBERS:
-            slots = memory.draw(wanted, uniform(memory.capacity))
+            slots = memory.draw(wanted, uniform(name, memory.capacity))
         elif memory.drawable <= FEW_OF * wanted:
-            slots = memory.draw(wanted, uniform(memory.drawable))
+            slots = memory.draw(wanted, uniform(name, memory.drawable))
         else:
-            slots = draw_distinct(wanted, memory.drawable, uniform)
-        return Draw(slots, self.random.uniform(f"replay view {number}", len(slots), self.randoms))
+            slots = draw_distinct(wanted, memory.drawable, partial(uniform, name))
+        return Draw(slots, uniform(f"replay view {number}", slots.shape[0], self.randoms))
 
     def make_room(self, samples: int) -> None:
         """Before so many samples are learned: take what memory they may need, or refuse what is not there."""
@@ -61,8 +61,10 @@ class Replay:
         """Whether the steps on the next batches of so many samples replay as many as this one, as far as is known."""
         if self.memory is None:
             return True
-        most = max(self.method.replayed_rows(number, self.size) for number in range(self.method.draws))
-        return self.memory.drawable >= most or self.memory.drawable_after(samples) == self.memory.drawable
+        drawable = self.memory.drawable
+        if self.memory.drawable_after(samples) == drawable:
+            return True
+        return drawable >= max(self.method.replayed_rows(number, self.size) for number in range(self.method.draws))
 
     def refresh(self, outcome: Outcome) -> None:
         """Behind every step: overwrite what it knows better of the samples it replayed."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any
@@ -15,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from sncl.training.recording import Call, Constant, Recording, Value
 
 aten = torch.ops.aten
+PLAIN_SLICE = 4  # arguments: a tensor, its axis, from where to where
 DIRECT = {  # the same operations by a shorter way
     aten.mm.default: torch.mm,
     aten.addmm.default: torch.addmm,
@@ -47,13 +47,22 @@ class CallList:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording._replace(tensors=[])
         self.draws = recording.draws
-        self._run = GraphModule({}, graph_of(recording)).forward
+        self._run = _function_of(graph_of(recording))
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """What the recorded computation returns for these inputs, and all that it changes."""
-        with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
+        with torch._C._AutoDispatchBelowAutograd():  # where the calls were recorded
             made: list[Tensor] = self._run(*inputs, *self.recording.constants)
             return made
+
+
+def _function_of(graph: Graph) -> Callable[..., Any]:
+    """The function that torch.fx writes, with the operations themselves under their names."""
+    run: Any = GraphModule({}, graph).forward
+    names: dict[str, Any] = run.__func__.__globals__
+    names.update({name: each.func for name, each in names.items() if isinstance(each, Operation)})
+    found: Callable[..., Any] = run
+    return found
 
 
 class Operation(partial[Any]):
@@ -65,6 +74,14 @@ class Operation(partial[Any]):
         found = cls(direct)
         found.__name__ = str(call.operation).replace(".", "_")  # type: ignore[attr-defined]
         return found
+
+
+def _called(call: Call, node: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """What is called for an operation, with which arguments and options: rows in a row are sooner seen by index."""
+    if call.operation is aten.slice.Tensor and call.arguments[1:2] == (0,) and len(call.arguments) == PLAIN_SLICE:
+        return getitem, (node(call.arguments[0]), slice(*call.arguments[2:]))
+    options = {name: node(value) for name, value in call.options.items()}
+    return Operation.of(call), tuple(map(node, call.arguments)), options
 
 
 def graph_of(recording: Recording) -> Graph:
@@ -79,8 +96,7 @@ def graph_of(recording: Recording) -> Graph:
         return [node(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
 
     for call in recording.calls:
-        options = {name: node(value) for name, value in call.options.items()}
-        made = graph.call_function(Operation.of(call), tuple(map(node, call.arguments)), options)
+        made = graph.call_function(*_called(call, node))
         if isinstance(call.results, list):
             for place, each in enumerate(call.results):
                 if each is not None:

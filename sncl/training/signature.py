@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from sncl.errors import SnclError
 from sncl.networks.taps import call, evaluating
 from sncl.streams.transforms import Identity, Transform
 from sncl.tensors.fields import Fields, Inputs, inputs, mapped, named, rows
-from sncl.training.inputs import called, refuse_gaps, short
+from sncl.training.inputs import Samples, called, has_gaps, is_plain, refuse_gaps, short
 
 
 class Signature(NamedTuple):
@@ -22,6 +22,20 @@ class Signature(NamedTuple):
     def description(self) -> dict[str, Any]:
         """Shape and type of each input, as plain data."""
         return {name: [list(value.shape), short(value.dtype)] for name, value in self.example.items()}
+
+    def fits(self, x: Samples) -> TypeGuard[Tensor]:
+        """Whether :meth:`checked` would return these samples as they are: the usual case, seen at a short look."""
+        first = self.example.get("x")
+        return (
+            first is not None
+            and is_plain(x)
+            and x.dtype is first.dtype
+            and x.dim() == first.dim()
+            and x.shape[1:] == first.shape[1:]
+            and x.shape[0] > 0
+            and first.is_cpu
+            and not has_gaps(x)
+        )
 
     def checked(self, x: Inputs) -> Inputs:
         """Inputs like those of the first batch, in its precision, or an error in words."""

@@ -7,12 +7,14 @@ the last time may be written over by what is computed of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sncl.training.joining import with_joined_rows
 from sncl.training.recording import Call, Constant, Recording, Value, is_view, storage
 
 aten = torch.ops.aten
@@ -23,12 +25,20 @@ IN_PLACE = {  # operations on each number by itself, and those that leave the re
     aten.sub.Tensor: aten.sub_.Tensor,
     aten.mul.Tensor: aten.mul_.Tensor,
 }
+WITHOUT_AXES = {aten.view.default, aten.squeeze.dim}  # views that may leave out axes of length 1
 BY_SHAPE = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_zeros.default}
 
 
 def simplified(recording: Recording) -> Recording:
     """The same with fewer calls."""
-    for change in (_without_transpositions, _without_same_views, _without_copies, _without_fixed):
+    for change in (
+        _without_transpositions,
+        _without_same_views,
+        _without_copies,
+        _without_kept_axes,
+        with_joined_rows,
+        _without_fixed,
+    ):
         recording = change(recording)
     return _written_over(recording._replace(calls=_needed(recording)))
 
@@ -121,6 +131,36 @@ def _is_copy_of(empty: Call, copy: Call, tensors: Sequence[Tensor]) -> bool:
         return False
     ours, theirs = tensors[target.number], tensors[source.number]
     return (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+
+
+def _without_kept_axes(recording: Recording) -> Recording:
+    """A sum that keeps its axes, read only to be seen without them, is the sum without them.
+
+    The gradient of a bias is one, and that of whatever else was broadcast over samples.
+    """
+    tensors, calls = recording.tensors, recording.calls
+    read = Counter(each for call in calls for each in call.reads())
+    read.update(each for each in recording.returned if isinstance(each, Value))
+    sums: dict[Any, int] = {call.results: place for place, call in enumerate(calls) if _keeps_axes(call)}
+    kept: list[Call | None] = list(calls)
+    for place, call in enumerate(calls):
+        source: Any = call.arguments[0] if call.operation in WITHOUT_AXES else None
+        if source in sums and read[source] == 1:
+            total = calls[sums[source]]
+            summed, axes = total.arguments[:2]
+            seen, plain = tensors[call.results.number], tensors[summed.number].sum(axes)
+            if (seen.shape, seen.stride()) == (plain.shape, plain.stride()):
+                kept[sums[source]] = total._replace(arguments=(summed, axes), results=call.results)
+                kept[place] = None
+    return recording._replace(calls=[call for call in kept if call is not None])
+
+
+def _keeps_axes(call: Call) -> bool:
+    return (
+        call.operation is aten.sum.dim_IntList
+        and call.arguments[2:] == (True,)
+        and isinstance(call.arguments[0], Value)
+    )
 
 
 def _without_fixed(recording: Recording) -> Recording:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -43,7 +44,7 @@ class StepInput(NamedTuple):
 
     def drawn(self) -> list[Tensor]:
         """All that was drawn on the host, one tensor after the other."""
-        return [self.numbers, *(value for draw in self.draws for value in draw)]
+        return [self.numbers, *chain.from_iterable(self.draws)]
 
     def with_drawn(self, drawn: Sequence[Tensor]) -> StepInput:
         """The same input with other tensors for those of :meth:`drawn`."""

@@ -27,24 +27,19 @@ class Unchanged:
         self._empty = [each for each in found if not each]
         self._filled = [each.values() if isinstance(each, dict) else each for each in found if each]  # as they are now
         self._tensors = list(tensors)
-        self._before = self._now()
+        self._held, self._facts = list(chain.from_iterable(self._filled)), self._facts_now()
 
-    def _now(self) -> tuple[list[Any], list[int], list[Any]]:
+    def _facts_now(self) -> list[Any]:
+        """What is compared by value: places and kinds of tensors, and modes."""
         tensors = self._tensors
-        kinds = chain(map(_DIFFERENTIATED, tensors), map(_HOOKED, tensors), modes())
-        return list(chain.from_iterable(self._filled)), list(map(Tensor.data_ptr, tensors)), list(kinds)
+        return [*map(Tensor.data_ptr, tensors), *map(_DIFFERENTIATED, tensors), *map(_HOOKED, tensors), *modes()]
 
     def holds(self) -> bool:
         """Whether nothing was replaced since this was made."""
         if any(self._empty):
             return False
-        (held, places, kinds), (held_before, places_before, kinds_before) = self._now(), self._before
-        return (
-            places == places_before
-            and kinds == kinds_before
-            and len(held) == len(held_before)
-            and all(map(is_, held, held_before))
-        )
+        held = list(chain.from_iterable(self._filled))
+        return len(held) == len(self._held) and all(map(is_, held, self._held)) and self._facts_now() == self._facts
 
 
 def modes() -> tuple[Any, ...]:

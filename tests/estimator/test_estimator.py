@@ -25,6 +25,7 @@ from torch import Tensor, nn
 import sncl.estimator.classifier
 from sncl import ContinualClassifier, SNCLClassifier, SnclError
 from sncl.errors import BadInput, Diverged
+from sncl.estimator.inputs import are_among
 from sncl.methods.sncl import SNCL
 from sncl.methods.table import METHODS
 from sncl.networks.gating.attach import open_neurons
@@ -77,6 +78,15 @@ def test_classes_of_any_kind_come_at_any_time(model: Estimator) -> None:
         assert (model.predict(X) == model.classes_[answers.argmax(1)]).all()
     assert model.learner_.grown == [2, 3, 4]
     assert model.score(X[y == 3], names[y[y == 3]]) > 0.9
+
+
+@pytest.mark.parametrize("classes", [[1, 3, 5], ["b", "dd", "f"], [0.5, 1.0, 2.5], [False, True]])
+def test_a_label_by_itself_is_known_as_among_others(classes: list[Any]) -> None:
+    known = np.array(classes)
+    others = {"i": [0, 2, 6], "f": [0.0, 2.0, 6.0], "U": ["a", "c", "g", "d"], "b": []}[known.dtype.kind]
+    for label in (*classes, *others):
+        alone = np.array([label])
+        assert are_among(alone, known) == are_among(np.array([label, classes[0]]), known) == (label in classes)
 
 
 def test_replay_remembers_where_plain_training_forgets() -> None:
@@ -461,6 +471,25 @@ def test_so_are_running_statistics_that_are_no_numbers_any_more() -> None:
     model.learner_.net.body[1].running_var.fill_(torch.inf)  # type: ignore[index, union-attr, operator]
     with pytest.raises(Diverged, match=r"the weights '1\.running_var' became infinite"):
         model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_so_are_buffers_that_nobody_reads_where_steps_are_replayed(late: bool) -> None:
+    """What is looked at behind a replay is found once, and anew when a module got another buffer."""
+    X, y = blobs()
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+    net[0].register_buffer("unread", torch.zeros(3))
+    model = ContinualClassifier("er", network=net, **SMALL)
+    for row in range(20):
+        model = model.partial_fit(X[row : row + 1], y[row : row + 1], classes=np.unique(y) if row == 0 else None)
+    engine, layer = model.learner_.ready.engine, model.learner_.net.body[0]  # type: ignore[index]
+    assert engine.glance() is engine.glance()  # of a replay
+    if late:
+        layer.register_buffer("new", torch.full((2,), torch.nan))  # type: ignore[operator, union-attr]
+    else:
+        layer.unread[1] = torch.nan  # type: ignore[index, union-attr]
+    with pytest.raises(Diverged, match=rf"the weights '0\.{'new' if late else 'unread'}' became nan by step 21"):
+        model.partial_fit(X[20:21], y[20:21])
 
 
 # --- beside other tools of scikit-learn --------------------------------------------------------------------------

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,3 +197,23 @@ def test_single_samples_are_included_by_the_formula_of_batches(unscaled: tuple[i
         theirs._rescale()
         for name in ("rows", "mean", "squares", "factor"):
             assert torch.equal(getattr(ours, name).nan_to_num(), getattr(theirs, name).nan_to_num()), name
+
+
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_copy_of_a_scale_that_saw_single_samples_goes_on_by_itself(twin: Callable[[RunningScale], Any]) -> None:
+    first = RunningScale(3)
+    samples = torch.randn(10, 1, 3)
+    for x in samples[:5]:
+        first.update(x)
+    second, before = twin(first), [each.clone() for each in first.state().values()]
+    for x in samples[5:]:
+        second.update(x)
+    assert all(map(torch.equal, first.state().values(), before))
+    for x in samples[5:]:
+        first.update(x)
+    assert all(map(torch.equal, first.state().values(), second.state().values()))
+    assert torch.equal(first.factor, second.factor)
+    first.load(RunningScale(3).state())
+    assert not first.state()["mean"].any()
+    first.update(samples[0])
+    assert torch.equal(first.mean, samples[0, 0].double())

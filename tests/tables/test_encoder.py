@@ -12,6 +12,7 @@ from plain_encoding import PlainEncoder
 
 from sncl.errors import SnclError
 from sncl.tables import TableEncoder, columns_of
+from sncl.tables.coders import RunningMean, RunningMeans
 
 
 def inputs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -193,3 +194,19 @@ def test_columns_are_named_once_and_exist() -> None:
     ):
         with pytest.raises(SnclError, match=words):
             TableEncoder.made_for(columns, **options)
+
+
+@pytest.mark.parametrize("counts", [(3, 3, 3), (3, 1, 0)])
+def test_means_side_by_side_are_those_of_each_column(counts: tuple[int, ...]) -> None:
+    """Bit for bit, in single rows and in batches, also beyond the largest number there is."""
+    draw = np.random.default_rng(0)
+    ours, theirs = ([RunningMean(count, 0.25 * count) for count in counts] for _ in range(2))
+    together = RunningMeans(ours)
+    for rows in (1, 1, 5, 1, 2, 1, 1):
+        matrix = draw.standard_normal((rows, 3)) * [1e-3, 1e308, 7]
+        with np.errstate(over="ignore", invalid="ignore"):
+            together.learn(matrix)
+            for column, values in zip(theirs, matrix.T, strict=True):
+                column.learn(np.ascontiguousarray(values))
+        together.settle()
+        assert ours == theirs

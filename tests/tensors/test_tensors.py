@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from sncl.tensors.fields import end_to_end
+from sncl.tensors.gradients import WithoutGradients
 from sncl.tensors.random import Randomness, generator, seeded
 
 
@@ -49,3 +51,24 @@ def test_initial_weights_depend_on_the_seed_and_purpose_alone() -> None:
     assert not torch.equal(weights(0, "network"), weights(1, "network"))
     assert not torch.equal(weights(0, "network"), weights(0, "column"))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_names_that_draw_nothing_are_told_apart() -> None:
+    """A step with the same tensor twice among its inputs is not recorded."""
+    random = Randomness(0, host=("view", "replay view"), device=(), on=torch.device("cpu"))
+    one, other = random.uniform("view", 3, 0), random.uniform("replay view", 3, 0)
+    assert one.shape == other.shape == (3, 0)
+    assert one is not other
+    assert random.uniform("view", 4, 0).shape == (4, 0)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_gradients_are_off_and_then_as_they_were(before: bool) -> None:
+    with torch.set_grad_enabled(before):
+        with pytest.raises(ValueError, match="inside"), WithoutGradients():
+            assert not torch.is_grad_enabled()
+            with WithoutGradients():
+                pass
+            assert not torch.is_grad_enabled()
+            raise ValueError("inside")
+        assert torch.is_grad_enabled() == before

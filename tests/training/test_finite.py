@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sncl import ContinualClassifier, follow
 from sncl.errors import Diverged
 from sncl.training.events import Moment
-from sncl.training.finite import STEPS_AT_ONCE, LossWatch
+from sncl.training.finite import SMALL, STEPS_AT_ONCE, Glance, LossWatch
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, run
 
@@ -207,3 +207,26 @@ def test_an_average_leaves_a_mask_as_it_is(tmp_path: Path) -> None:
     other.load(tmp_path / "saved")
     x = torch.rand(2, 64)
     assert torch.equal(other.logits(x), learner.logits(x))
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+@pytest.mark.parametrize("kind", ["short", "double", "long", "half", "strided", "number"])
+def test_a_glance_sees_every_number_where_it_lies(kind: str, value: float) -> None:
+    tensors = {
+        "short": torch.ones(3, 4, requires_grad=True),
+        "double": torch.ones(5, dtype=torch.float64),
+        "long": torch.ones(SMALL + 1),
+        "half": torch.ones(5, dtype=torch.float16),
+        "strided": torch.ones(4, 6)[:, ::2],
+        "number": torch.ones(()),
+        "integers": torch.ones(3, dtype=torch.int64),
+    }
+    glance = Glance(tensors.values())
+    assert glance.is_finite()
+    with torch.no_grad():
+        tensors[kind][(-1,) * tensors[kind].dim()] = value
+    assert not glance.is_finite()
+    with torch.no_grad():
+        tensors[kind].fill_(2.0)
+    assert glance.is_finite()
+    assert Glance([]).is_finite()

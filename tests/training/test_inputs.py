@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sncl.errors import SnclError
 from sncl.streams.transforms import Unit
+from sncl.training.inputs import as_inputs, has_gaps
 from sncl.training.learner import Learner
 
 X, Y = torch.linspace(0.05, 1.0, 24).reshape(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -145,3 +146,56 @@ def test_a_memory_larger_than_the_stream_keeps_all_of_it() -> None:
     subject.learn(X, Y)
     subject.learn(X, Y)
     assert subject.memory is not None and len(subject.memory) == 12
+
+
+AS_THEY_ARE: dict[str, Tensor] = {
+    "one row": X[:1],
+    "rows": X,
+    "every other row": X[::2],
+    "turned": X[:4].t(),
+    "sparse": X.to_sparse(),
+}
+NOT_SO: dict[str, Any] = {
+    "an array": X.numpy(),
+    "a list": X.tolist(),
+    "another precision": X.double(),
+    "integers": X.long(),
+    "another width": X[:, :3],
+    "more axes": X[:, :, None],
+    "one number": X[0, 0],
+    "no rows": X[:0],
+    "a gap": X / 0,
+    "a parameter": nn.Parameter(X),
+    "differentiated": X.clone().requires_grad_(),
+    "by name": {"x": X},
+}
+
+
+@pytest.mark.parametrize("name", [*AS_THEY_ARE, *NOT_SO])
+def test_what_fits_at_a_short_look_is_what_is_taken_as_it_is(name: str) -> None:
+    given = (AS_THEY_ARE | NOT_SO)[name]
+    subject = trained()
+    assert subject.signature.fits(given) == (name in AS_THEY_ARE)
+    if name in AS_THEY_ARE:
+        assert subject.signature.checked(as_inputs(given)) is given
+
+
+def test_what_was_made_in_inference_mode_is_copied() -> None:
+    with torch.inference_mode():
+        x, y = X.clone(), Y.clone()
+    subject, other = trained(), trained()
+    assert not subject.signature.fits(x)
+    for rows in (slice(0, 1), slice(0, 6)):
+        assert torch.equal(subject.learn(x[rows], y[rows])["labels"], other.learn(X[rows], Y[rows])["labels"])
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("columns", [4, 500])
+def test_gaps_are_seen_in_short_rows_and_long_ones(columns: int, value: float) -> None:
+    x = torch.full((1, columns), 3e38)  # whose sum overflows
+    assert not has_gaps(x)
+    x[0, 2] = value
+    assert has_gaps(x)
+    x[0, 3] = -value  # which may make up for it
+    assert has_gaps(x)
+    assert not has_gaps(torch.ones(1, columns, dtype=torch.int64))

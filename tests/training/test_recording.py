@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -93,6 +94,71 @@ def test_views_of_all_there_is_are_left_out() -> None:
     )
     written = check(lambda x: x.clone().view(1, 3).mul_(2))
     assert aten.view.default not in operations(written)
+
+
+def test_a_sum_that_is_seen_without_its_axes_is_made_without_them() -> None:
+    for seen in (lambda total: total.view(3), lambda total: total.squeeze(0)):
+        found = check(lambda x, seen=seen: seen(x.neg().sum(0, keepdim=True)) * 2)  # type: ignore[misc]
+        assert operations(found) == [aten.neg.default, aten.sum.dim_IntList, aten.mul_.Tensor]
+        assert found.calls[1].arguments[2:] == ()
+
+
+def test_a_sum_that_is_read_with_its_axes_or_seen_otherwise_keeps_them() -> None:
+    def twice(x: Tensor) -> Tensor:
+        total = x.neg().sum(0, keepdim=True)
+        return total.view(3) + total[0]
+
+    for run in (twice, lambda x: x.neg().sum(0, keepdim=True).view(3, 1).exp()):
+        assert check(run).calls[1].arguments[2:] == (True,)
+
+
+def test_rows_are_seen_by_index() -> None:
+    check(lambda x: torch.cat([x, 2 * x])[1:2] + 1)
+    check(lambda x: torch.cat([x, 2 * x])[-1:] + 1)
+    check(lambda x: torch.cat([x, 2 * x])[::2] + 1)
+    check(lambda x: torch.cat([x, 2 * x])[0:2].mul_(3).sum(0))
+
+
+def gradient(run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The gradient of a loss with respect to three rows made of an input."""
+
+    def differentiated(x: Tensor) -> Tensor:
+        rows = torch.cat([x, x * 2, -x]).requires_grad_()
+        (found,) = torch.autograd.grad(run(rows), rows)
+        return found
+
+    return differentiated
+
+
+def test_gradients_of_rows_that_are_seen_apart_are_put_end_to_end() -> None:
+    for places in ((0, 1, 3), (0, 2, 3)):
+        parts = [slice(*pair) for pair in pairwise(places)]
+        for order in (parts, parts[::-1]):
+            found = check(gradient(lambda rows, order=order: sum(rows[each].square().sum() for each in order)))  # type: ignore[misc]
+            assert aten.slice_backward.default not in operations(found)
+    both = check(gradient(lambda rows: rows[:1].exp().sum() + rows[1:2].sin().sum() + rows[2:].square().mean()))
+    assert operations(both).count(aten.cat.default) == 2  # the rows, and their gradients
+
+
+def test_a_zero_has_the_sign_that_a_sum_gives_it() -> None:
+    x = torch.tensor([[0.0, -0.0, 1.0]])
+    run = gradient(lambda rows: (rows[:1] * -0.0).sum() + (rows[1:] * 0.0).sum())
+    (ours,) = CallList(simplified(recorded(run, torch.ones(1, 3))))([x])
+    assert torch.equal(ours.signbit(), run(x).signbit())
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda rows: rows[:1].exp().sum() + rows[2:].square().sum(),  # a gap
+        lambda rows: rows[:2].exp().sum() + rows[1:].square().sum(),  # a row twice
+        lambda rows: rows[:1].exp().sum() + rows[1:].square().sum() + rows.sin().sum(),  # and all of them once more
+        lambda rows: rows[:, :1].exp().sum() + rows[:, 1:].square().sum(),  # columns
+        lambda rows: rows[::2].exp().sum() + rows[1::2].square().sum(),
+    ],
+)
+def test_other_sums_of_gradients_are_made_as_they_are_written(run: Callable[[Tensor], Tensor]) -> None:
+    check(gradient(run))
 
 
 def test_what_depends_on_shapes_alone_is_computed_once() -> None:
