@@ -15,11 +15,13 @@ from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from threading import Event, Lock, Thread
 from types import ModuleType
 from typing import Any
 
 from sncl.errors import Killed, SnclError
+from sncl.training.garbage import load_lightly
 from sncl.training.stopping import Stopped, finishing, heed_parent, stop_code, stop_if_asked
 
 Report = Callable[[Any], None]
@@ -166,7 +168,8 @@ def _hire(
     """Start one of so many workers; the line to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, function, at_once), daemon=True)
+    told = bytes(ForkingPickler.dumps(function))  # what it needs is loaded behind what watches over loading
+    process = context.Process(target=_serve, args=(there, told, at_once), daemon=True)
     # A terminal sends Ctrl-C to all. This process answers it; a worker is born deaf to it, and hears SIGTERM when it
     # can answer. The tracker that multiprocessing starts with its first process would unblock the signal again, so it
     # comes first.
@@ -221,8 +224,10 @@ def _dismiss(processes: dict[Connection, BaseProcess]) -> None:
         link.close()
 
 
-def _serve(link: Connection, function: Callable[..., Any], at_once: int) -> None:
+def _serve(link: Connection, told: bytes, at_once: int) -> None:
     """What a worker does: one job after the other, until it is told to stop."""
+    load_lightly()
+    function: Callable[..., Any] = ForkingPickler.loads(told)
     try:
         heed_parent()
         Thread(target=_follow, daemon=True).start()
