@@ -39,6 +39,7 @@ def executed(path: Path) -> Any:
             timeout=SECONDS,
             kernel_name="python3",
             record_timing=False,
+            shutdown_kernel="immediate",  # it has given all its outputs
             resources={"metadata": {"path": folder}},
         ).execute()
     for number, cell in enumerate(notebook.cells, 1):

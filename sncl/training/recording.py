@@ -54,10 +54,10 @@ class Call(NamedTuple):
     results: Any  # a value, several of them in a list, or None
 
     def reads(self) -> list[Value]:
-        return list(values_in((self.arguments, list(self.options.values()))))
+        return values_in((self.arguments, tuple(self.options.values())))
 
     def makes(self) -> list[Value]:
-        return list(values_in(self.results))
+        return values_in(self.results)
 
     @property
     def mutates(self) -> bool:
@@ -221,13 +221,19 @@ def written_into(func: Any) -> dict[int, str]:
     return {place: name for place, name, alias in arguments if alias is not None and alias.is_write}
 
 
-def values_in(nested: Any) -> Iterable[Value]:
+def values_in(nested: Any) -> list[Value]:
     """The values in nested lists."""
-    if isinstance(nested, Value):
-        yield nested
-    elif isinstance(nested, (list, tuple)):
-        for each in nested:
-            yield from values_in(each)
+    found: list[Value] = []
+    _gather((nested,), found)
+    return found
+
+
+def _gather(nested: Iterable[Any], found: list[Value]) -> None:
+    for each in nested:
+        if type(each) is Value:
+            found.append(each)
+        elif isinstance(each, (list, tuple)):
+            _gather(each, found)
 
 
 def record(run: Callable[[], Sequence[Tensor]], inputs: Sequence[Tensor]) -> Recording | None:

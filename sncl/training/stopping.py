@@ -116,7 +116,7 @@ def _told(number: int, frame: FrameType | None) -> None:
     _asked.number, _asked.when = number, time.monotonic()
     if _asked.blocks:
         return
-    if is_loading(frame):
+    if _loading(frame):
         _leave(number, _asked.last_words)
     raise Stopped
 
@@ -137,7 +137,7 @@ def _told_by_parent(number: int, frame: FrameType | None) -> None:
             raise Stopped
 
 
-def is_loading(frame: FrameType | None) -> bool:
+def _loading(frame: FrameType | None) -> bool:
     """Whether a module is being loaded."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
