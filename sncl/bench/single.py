@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from sncl.bench.subjects import samples_of_a_step, subject
 from sncl.bench.timing import passes, peak_mb, steps_within, timed
@@ -15,16 +19,19 @@ from sncl.runs.experiment import Experiment
 from sncl.streams.stream import Stream
 from sncl.training.checkpoint import write_checkpoint
 from sncl.training.engine import exact_kernels, on_threads
-from sncl.training.evaluate import accuracies, tested_after
+from sncl.training.evaluate import Assessment, accuracies, tested_after
 from sncl.training.folder import CHECKPOINT_SECONDS
 from sncl.training.learner import Learner
 from sncl.training.parallel import sharing_cores
 from sncl.training.run import LOG_LINES
 from sncl.training.schedule import total_steps
+from sncl.training.under_way import UnderWay
 
 TIMINGS = 7  # of which the median counts
 TESTED = 5  # tasks
 TESTED_SECONDS = 2  # at most
+
+Batches = Iterator[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,8 @@ class StepTime:
 class Overhead:
     """What a whole run spends outside its steps, in percent of its time: evaluations, checkpoints, reading losses.
 
-    ``tests_percent`` is the share of the evaluations alone.
+    Of evaluations that are made beside steps counts what steps lose to them. ``tests_percent`` is the share of the
+    evaluations alone.
     """
 
     device: str
@@ -87,27 +95,68 @@ def measure_alone(experiment: Experiment) -> tuple[StepTime, Overhead]:
             images_per_s=1000 * samples / ms,
             peak_mb=peak_mb(experiment.device),
         )
-        return found, overhead(experiment, learner, stream, ms / 1000)
+        return found, overhead(experiment, learner, stream, batches, ms / 1000)
 
 
-def seconds_per_test(learner: Learner, stream: Stream) -> float:
-    """What testing one task takes: of several, as a run tests them, unless one alone takes long."""
+class TimeOfTest(NamedTuple):
+    """What testing one task takes: ``alone`` while nothing else is done; ``lost`` to a run that learns on, where it
+    does, in ``steps`` of it."""
 
-    def seconds(tasks: range) -> float:
+    alone: float
+    lost: float
+    steps: float
+
+    def waited(self, tests: int, steps: int) -> float:
+        """What a run loses to so many tests with so many steps before it needs them: the others wait."""
+        beside = min(tests, steps / self.steps) if self.steps else tests
+        return beside * self.lost + (tests - beside) * self.alone
+
+
+def time_of_a_test(learner: Learner, stream: Stream, batches: Batches) -> TimeOfTest:
+    """Of several, as a run by itself tests them, unless one alone takes long."""
+
+    def alone(tasks: range) -> float:
         for task in tasks:  # made at the first call
             stream.test(task)
         return timed(lambda: accuracies(learner, stream, tasks), 1, learner.device) / len(tasks)
 
     with sharing_cores():
-        alone, several = seconds(range(1)), range(min(TESTED, stream.test_tasks))
-        return alone if alone * len(several) > TESTED_SECONDS else seconds(several)
+        one, several = alone(range(1)), range(min(TESTED, stream.test_tasks))
+        if one * len(several) > TESTED_SECONDS:
+            return TimeOfTest(one, *beside_steps(learner, stream, batches, range(1)))
+        turns = [(alone(several), *beside_steps(learner, stream, batches, several)) for _ in range(TIMINGS)]
+    return TimeOfTest(*map(median, zip(*turns, strict=True)))
 
 
-def overhead(experiment: Experiment, learner: Learner, stream: Stream, seconds_per_step: float) -> Overhead:
-    """What a whole run would take, from one evaluation, one checkpoint and one reading of losses."""
+def beside_steps(learner: Learner, stream: Stream, batches: Batches, tasks: range) -> tuple[float, float]:
+    """What each test of these tasks costs the steps that are made meanwhile, in seconds, and how many these are."""
+    steps, found = 0, list[Assessment]()
+    begun = time.perf_counter()
+    with UnderWay() as tests:
+        tests.begin(learner, stream, tasks, found.append, beside=True)
+        while not found:
+            learner.learn(*next(batches))
+            tests.look()
+            steps += 1
+    together = time.perf_counter() - begun
+    without = steps * timed(lambda: learner.learn(*next(batches)), steps, learner.device) if steps else 0.0
+    return max(0.0, together - without) / len(tasks), steps / len(tasks)
+
+
+def seconds_of_tests(stream: Stream, epochs: int, test: TimeOfTest) -> float:
+    """What a whole run loses to its tests; the untrained network and the last task are tested while it waits."""
+    ends = [len(tested_after(stream, task)) for task in range(stream.tasks)]
+    steps = [epochs * len(stream.positions(task, 0)) for task in range(1, stream.tasks)]
+    beside = sum(test.waited(tests, more) for tests, more in zip(ends, steps, strict=False))
+    return beside + (ends[-1] + stream.test_tasks) * test.alone
+
+
+def overhead(
+    experiment: Experiment, learner: Learner, stream: Stream, batches: Batches, seconds_per_step: float
+) -> Overhead:
+    """What a whole run would take, from some tests, one checkpoint and one reading of losses."""
     steps = total_steps(stream, experiment.epochs)
-    tests = sum(len(tested_after(stream, task)) for task in range(stream.tasks)) + stream.test_tasks  # + untrained
-    evaluation = tests * seconds_per_test(learner, stream)
+    evaluation = seconds_of_tests(stream, experiment.epochs, time_of_a_test(learner, stream, batches))
     with tempfile.TemporaryDirectory(prefix="sncl-") as folder:
         path = Path(folder) / "checkpoint"
         checkpoint = timed(lambda: write_checkpoint(path, learner.state(), learner.description()), 3, learner.device)

@@ -18,7 +18,7 @@ from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields
 from sncl.training.finite import check_learned
 from sncl.training.learner import Learner
-from sncl.training.side_by_side import predictions
+from sncl.training.side_by_side import Logits, predictions
 
 Accuracies = dict[Readout, list[float | None]]
 CONFUSION = "confusion"
@@ -121,31 +121,45 @@ def tested_after(stream: Stream, task: int) -> range:
     return range(min(task + 2, stream.test_tasks) if stream.boundaries else stream.test_tasks)
 
 
-def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
-    """Accuracy and mean recall in percent on the test sets of ``tasks``; None for the others."""
+def readouts_of(learner: Learner, stream: Stream) -> tuple[Readout, ...]:
+    """How the logits of a stream are read: a method that must be told the task has no other read-out."""
     readouts = READOUTS[stream.scenario]
     if learner.method.needs_task_at_test:
         readouts = tuple(readout for readout in readouts if readout == "task_il")
+    return readouts
+
+
+def tested_sizes(stream: Stream, tasks: range) -> list[int]:
+    """How many samples are tested of each task."""
+    return [len(stream.test_phases[task].rows) for task in tasks]
+
+
+def assessed(learner: Learner, stream: Stream, tasks: range) -> Assessment:
+    """Accuracy and mean recall in percent on the test sets of ``tasks``; None for the others."""
+    with predictions(learner, tested_sizes(stream, tasks)) as logits_of:
+        return assessment(stream, tasks, readouts_of(learner, stream), logits_of)
+
+
+def assessment(stream: Stream, tasks: range, readouts: tuple[Readout, ...], logits_of: Logits) -> Assessment:
+    """What ``logits_of`` samples of tasks say."""
     rows: Accuracies = {readout: [None] * stream.test_tasks for readout in readouts}
     recalls: list[float | None] = [None] * stream.test_tasks
     confusions: list[Tensor] = []
-    with predictions(learner, [len(stream.test_phases[task].rows) for task in tasks]) as logits_of:
-        for task in tasks:
-            x, y = stream.test(task)
-            logits = logits_of(x, task)
-            for readout in readouts:
-                answers = predicted(logits, stream.groups[task], readout)
-                rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
-                confusions += [confusion_counts(y, answers)] if readout == readouts[0] else []
-            recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
+    for task in tasks:
+        x, y = stream.test(task)
+        logits = logits_of(x, task)
+        for readout in readouts:
+            answers = predicted(logits, stream.groups[task], readout)
+            rows[readout][task] = 100 * int((answers == y).sum()) / len(y)
+            confusions += [confusion_counts(y, answers)] if readout == readouts[0] else []
+        recalls[task] = mean_recall(answers, y)  # of the last read-out: the task's own classes compete, if any does
     return Assessment(rows, recalls, joined_counts(confusions))
 
 
-def check_task(scores: Scores, learner: Learner, tests: list[TaskTest], task: int) -> None:
-    """Refuse a task that has just ended and diverged; the next one starts without large losses."""
+def check_task(scores: Scores, tests: list[TaskTest], task: int, largest_loss: float) -> None:
+    """Refuse a task that has ended and diverged, by the largest loss in it."""
     own = (each for each in collapses(scores.best_recalls, tests) if each.task > task)
-    check_learned(max(scores.largest_loss, learner.watch.largest), next(own, None))
-    scores.largest_loss = learner.watch.largest = 0.0
+    check_learned(largest_loss, next(own, None))
 
 
 def accuracies(learner: Learner, stream: Stream, tasks: range) -> Accuracies:

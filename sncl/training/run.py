@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from sncl.errors import SnclError
-from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.collapse import Collapse, collapses
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, under, within
@@ -24,10 +24,9 @@ from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import scale_steps
 from sncl.training.diagnostics import diagnostics
 from sncl.training.evaluate import (
-    Accuracies,
+    Assessment,
     Scores,
     accuracies,
-    assessed,
     check_task,
     learned_after,
     open_fraction,
@@ -42,7 +41,9 @@ from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log, NoLog
 from sncl.training.schedule import Place, StepSizes, batch_schedule, following, total_steps
 from sncl.training.stopping import Stopped, finishing, stop_asked
-from sncl.training.tensorboard import Board
+from sncl.training.telling import Ended, Telling
+from sncl.training.tensorboard import Board, gate_values
+from sncl.training.under_way import UnderWay
 from sncl.training.weighting import TaskWeights
 
 LOG_LINES = 200  # about how many lines of losses a run writes
@@ -109,14 +110,9 @@ def run(
         running.weights = TaskWeights(stream) if balance else None
         running.step_sizes = step_sizes
         running.score_untrained()
-        with finishing():
+        with finishing(), running.tests_under_way:
             running.learn(reached.place, checkpoint_seconds, keep_tasks)
     return reached.scores
-
-
-def measured(rows: Accuracies) -> dict[Readout, list[float]]:
-    """Accuracies for the log: of the tasks that were tested, the first ones, in hundredths of a percent."""
-    return {readout: [round(value, 2) for value in row if value is not None] for readout, row in rows.items()}
 
 
 class StreamRun:
@@ -137,7 +133,7 @@ class StreamRun:
         self.learner, self.stream, self.epochs = learner, stream, epochs
         self.folder, self.identity = folder, identity
         self.scores = reached.scores
-        self.log, self.board, self.watch = log, board, watch
+        self.log, self.board = log, board
         self.writes = not isinstance(log, NoLog)
         self.weights: TaskWeights | None = None
         self.step_sizes: StepSizes | None = None
@@ -146,34 +142,41 @@ class StreamRun:
         self.begun = self.saved = time.monotonic()
         self.earlier = self.scores.seconds
         self.tests = task_tests(stream)
-        self.news: Evaluation | None = None
+        self.tests_under_way = UnderWay()
+        self.behind = self.tests_under_way.behind
+        news = None
         if self.scores.matrices:
             learned = learned_after(stream, reached.place.task - 1)
             collapsed = self._collapsed(reached.place.task - 1)
-            self.news = Evaluation(self.scores.last(learned), log.last("evaluation"), collapsed)
+            news = Evaluation(self.scores.last(learned), log.last("evaluation"), collapsed)
+        self.telling = Telling(log, board, watch, news)
 
     def learn(self, start: Place, checkpoint_seconds: float, keep_tasks: bool) -> None:
         """Learn the batches from ``start`` on."""
-        self._restart_clock()
+        self.telling.begin(time.monotonic())
         for place, positions, last in batch_schedule(self.stream, self.epochs, start):
             x, y = self.stream.batch(place.task, positions)
             if self.step_sizes is not None:
                 scale_steps(self.learner.ready.optimizer, self.step_sizes.factor_at(self.stream, self.epochs, place))
             losses = self.learner.learn(x, y, None if self.weights is None else self.weights(place.task, y))
             self.samples += len(positions)
+            self.tests_under_way.look()
             self._report(place, losses, last)
             if last:
                 self._end_task(place)
             stops, saves = self._agreed(stop_asked(), time.monotonic() - self.saved >= checkpoint_seconds)
+            if stops or saves:
+                self.tests_under_way.finish()
             if last or stops or saves:
                 self.learner.watch.look()
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
                 if stops or (self.learner.group is None and stop_asked()):
+                    self.tests_under_way.finish()
                     raise Stopped
             if last:
-                self._restart_clock()
+                self.behind(partial(self.telling.begin, time.monotonic()))
 
     def _agreed(self, stops: bool, saves: bool) -> tuple[bool, bool]:
         """Whether to stop and to save; of processes that share the learner, if any of them is to."""
@@ -188,46 +191,41 @@ class StreamRun:
             self.learner.prepare(self.stream.batch(0, torch.arange(2))[0])
             self.scores.untrained = accuracies(self.learner, self.stream, range(self.stream.test_tasks))
 
-    def _restart_clock(self) -> None:
-        """What came before does not count in the speed of training."""
-        if self.board is not None:
-            self.board.begin()
-
     def _report(self, place: Place, losses: Fields, last: bool) -> None:
         """Tell of a step, and now and then of its losses."""
-        steps = self.learner.steps
-        values = None
-        if last or steps % max(1, self.total // LOG_LINES) == 0:
+        moment = self._moment(place)
+        if last or moment.steps % max(1, self.total // LOG_LINES) == 0:
             self.learner.watch.look()
-            values = {name: float(loss) for name, loss in losses.items()}
-            self.log.write(event="losses", step=steps, task=place.task, epoch=place.epoch, losses=values)
-            if self.board is not None:
-                self.board.losses(steps, self.samples, values, self._filling())
-        self._tell(place, losses=values)
+            moment = moment._replace(losses={name: float(loss) for name, loss in losses.items()})
+        self.behind(partial(self.telling.step, moment, time.monotonic()))
 
     def _end_task(self, place: Place) -> None:
-        """Tell the learner that a task has ended, where it may know, and evaluate it."""
+        """Tell the learner that a task has ended, where it may know, and evaluate it; the next one need not wait."""
+        self.tests_under_way.finish()
         learner, stream, task = self.learner, self.stream, place.task
         if stream.boundaries:
             learner.boundary(*self._task_samples(task))
-        found, fraction = assessed(learner, stream, tested_after(stream, task)), open_fraction(learner)
-        learned = learned_after(stream, task)
-        self.scores.add(found, learned, fraction)
-        check_task(self.scores, learner, self.tests, task)
-        inside = diagnostics(learner, stream, learned, last=task == stream.tasks - 1)
-        self.news = Evaluation(self.scores.last(learned), inside, self._collapsed(task))
-        self.log.write(
-            event="evaluation",
-            step=learner.steps,
-            task=task,
-            accuracy=measured(found.accuracies),
-            memory=len(learner.memory) if learner.memory is not None else 0,
-            active_fraction=fraction,
-            **self.news.inside,
+        is_last = task == stream.tasks - 1
+        ended = Ended(
+            self._moment(place),
+            open_fraction(learner),
+            diagnostics(learner, stream, learned_after(stream, task), last=is_last),
+            None if self.board is None else gate_values(learner),
+            max(self.scores.largest_loss, learner.watch.largest),
         )
-        if self.board is not None:
-            self.board.evaluation(learner, self.news.tested, self.scores.matrices if stream.boundaries else {})
-        self._tell(place, accuracy=self.news.means())
+        self.scores.largest_loss = learner.watch.largest = 0.0  # the next task starts without large losses
+        then = partial(self._evaluated, ended)
+        self.tests_under_way.begin(learner, stream, tested_after(stream, task), then, beside=not is_last)
+
+    def _evaluated(self, ended: Ended, found: Assessment) -> None:
+        """Take in what the tests behind a task have found."""
+        task = ended.moment.task
+        learned = learned_after(self.stream, task)
+        self.scores.add(found, learned, ended.open_fraction)
+        check_task(self.scores, self.tests, task, ended.largest_loss)
+        evaluation = Evaluation(self.scores.last(learned), ended.inside, self._collapsed(task))
+        matrices = self.scores.matrices if self.stream.boundaries else {}
+        self.telling.evaluation(ended, found.accuracies, evaluation, matrices)
 
     def _collapsed(self, task: int) -> tuple[Collapse, ...]:
         """The tasks that were not learned; this one may still be, by what is replayed of it, unless it is the last."""
@@ -241,49 +239,37 @@ class StreamRun:
             return ()
         return self.stream.batch(task, torch.arange(len(self.stream.phases[task].rows)))
 
-    def _tell(
-        self, place: Place, losses: dict[str, float] | None = None, accuracy: dict[str, float] | None = None
-    ) -> None:
-        if self.watch:
-            moment = Moment(
-                steps=self.learner.steps,
-                total=self.total,
-                task=place.task,
-                tasks=self.stream.tasks,
-                losses=losses,
-                accuracy=accuracy,
-                epoch=place.epoch,
-                epochs=self.epochs,
-                rows=self.samples,
-                memory=self._filling(),
-                evaluation=self.news,
-            )
-            self.watch(moment)
-            self.news = None
-
-    def _filling(self) -> tuple[int, int] | None:
-        """How many samples the memory holds and how many it may hold; None where there is none."""
+    def _moment(self, place: Place) -> Moment:
+        """Where the run is now."""
         memory = self.learner.memory
-        return (len(memory), memory.capacity) if memory is not None else None
+        return Moment(
+            steps=self.learner.steps,
+            total=self.total,
+            task=place.task,
+            tasks=self.stream.tasks,
+            epoch=place.epoch,
+            epochs=self.epochs,
+            rows=self.samples,
+            memory=(len(memory), memory.capacity) if memory is not None else None,
+        )
 
     def _save(self, next_place: Place) -> None:
-        """Write the checkpoint; what it refers to is on the disk before it is."""
-        self.scores.seconds = self.earlier + time.monotonic() - self.begun
-        self.scores.largest_loss = max(self.scores.largest_loss, self.learner.watch.largest)
-        if self.board is not None:
-            self.board.flush()
-        description = {
-            "experiment": self.identity,
-            "learner": self.learner.description(),
-            "place": next_place,
-            "scores": self.scores.description(),
-            "log_length": self.log.length(),
-        }
+        """Store the run as it is now, once the tests in front of it are made."""
         check_weights(self.learner)
         state = self.learner.state()
         check_same_state(self.learner, state)
+        self.scores.largest_loss = max(self.scores.largest_loss, self.learner.watch.largest)
+        facts = {"experiment": self.identity, "learner": self.learner.description(), "place": next_place}
+        self.behind(partial(self._write, state, facts))
+
+    def _write(self, state: Fields, facts: dict[str, Any]) -> None:
+        """Write the checkpoint; what it refers to is on the disk before it is."""
+        self.scores.seconds = self.earlier + time.monotonic() - self.begun
+        if self.board is not None:
+            self.board.flush()
+        facts |= {"scores": self.scores.description(), "log_length": self.log.length()}
         if self.writes:
-            write_checkpoint(self.folder / CHECKPOINT, state | under("scores", self.scores.tensors()), description)
+            write_checkpoint(self.folder / CHECKPOINT, state | under("scores", self.scores.tensors()), facts)
         self.saved = time.monotonic()
 
     def _keep_network(self, task: int) -> None:
@@ -293,4 +279,5 @@ class StreamRun:
         check_weights(self.learner)
         description = {"experiment": self.identity, "learner": self.learner.description(), "task": task}
         if self.writes:
-            write_checkpoint(self.folder / TASK_NETWORK.format(task + 1), state, description)
+            path = self.folder / TASK_NETWORK.format(task + 1)
+            self.behind(partial(write_checkpoint, path, state, description))

@@ -60,7 +60,7 @@ def description_of(learner: Learner) -> dict[str, Any]:
         "tasks": learner.tasks,
         "example": learner.signature.description(),
         "rows": learner.usual_size,
-        "grown": learner.grown,
+        "grown": [*learner.grown],
         **_origin(learner),
     }
 

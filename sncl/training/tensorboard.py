@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 
@@ -20,6 +20,7 @@ from sncl.errors import lacking
 from sncl.evaluation.accuracy import Readout
 from sncl.evaluation.metrics import Matrix, Row, forgetting, mean
 from sncl.networks.gating.attach import gates, variance_gates
+from sncl.tensors.fields import Fields
 from sncl.training.learner import Learner
 
 FLUSH_SECONDS = 10  # until TensorBoard can see what was written
@@ -42,6 +43,23 @@ def await_next_second(folder: Path) -> None:
         time.sleep(int(now) + 1 - now)
 
 
+class GateValues(NamedTuple):
+    """The gates of a network by layer: which are open, and log λ of random ones."""
+
+    is_open: Fields
+    log_lambda: Fields
+
+
+@torch.no_grad()
+def gate_values(learner: Learner) -> GateValues:
+    """The gates as the learner predicts with them now."""
+    with learner.predicting():
+        return GateValues(
+            {name: gate.is_open().cpu().clone() for name, gate in gates(learner.net.body)},
+            {name: gate.log_lambda.cpu() for name, gate in variance_gates(learner.net.body)},
+        )
+
+
 class Board:
     """The event file of one run that has made ``steps`` steps; what an earlier process wrote of later ones is void."""
 
@@ -62,16 +80,17 @@ class Board:
     def flush(self) -> None:
         self.writer.flush()
 
-    def begin(self) -> None:
-        """Training starts or goes on now: what came before does not count in its speed."""
-        self.since = time.monotonic()
+    def begin(self, now: float) -> None:
+        """Training starts or goes on ``now``: what came before does not count in its speed."""
+        self.since = now
 
-    def losses(self, step: int, rows: int, values: dict[str, float], memory: tuple[int, int] | None) -> None:
-        """A line of losses behind ``step`` steps, and the speed since the last one.
+    def losses(
+        self, step: int, rows: int, values: dict[str, float], memory: tuple[int, int] | None, now: float
+    ) -> None:
+        """A line of losses behind ``step`` steps, ``now``, and the speed since the last one.
 
         ``rows`` were learned since the run was started or resumed; ``memory`` holds so many samples of so many.
         """
-        now = time.monotonic()
         for name, value in values.items():
             self.writer.add_scalar(f"loss/{name}", value, step)
         seconds = max(now - self.since, 1e-9)
@@ -83,13 +102,9 @@ class Board:
         self.steps, self.rows, self.since = step, rows, now
 
     def evaluation(
-        self,
-        learner: Learner,
-        tested: Mapping[Readout, Row],
-        matrices: Mapping[Readout, Matrix],
+        self, step: int, tested: Mapping[Readout, Row], matrices: Mapping[Readout, Matrix], gates: GateValues
     ) -> None:
-        """Accuracies of the tasks learned, what was forgotten by ``matrices``, and the gates."""
-        step = learner.steps
+        """Accuracies of the tasks learned behind so many steps, what was forgotten by ``matrices``, and the gates."""
         for readout, row in tested.items():
             self.writer.add_scalar(f"accuracy/{readout}/mean", mean(row), step)
             for task, value in enumerate(row, start=1):
@@ -98,13 +113,10 @@ class Board:
         for readout, matrix in matrices.items():
             if (lost := forgetting(matrix)) is not None:
                 self.writer.add_scalar(f"forgetting/{readout}", lost, step)
-        with torch.no_grad(), learner.predicting():
-            found = {name: gate.is_open().cpu() for name, gate in gates(learner.net.body)}
-            log_lambdas = {name: gate.log_lambda.cpu() for name, gate in variance_gates(learner.net.body)}
-        for name, is_open in found.items():
+        for name, is_open in gates.is_open.items():
             self.writer.add_scalar(f"open neurons/{name}", int(is_open.sum()), step)
-        for name, log_lambda in log_lambdas.items():
+        for name, log_lambda in gates.log_lambda.items():
             self.writer.add_histogram(f"log lambda/{name}", log_lambda, step)
-        if found:
-            everything = torch.cat(list(found.values()))
+        if gates.is_open:
+            everything = torch.cat(list(gates.is_open.values()))
             self.writer.add_scalar("open neurons/part of all", float(everything.double().mean()), step)

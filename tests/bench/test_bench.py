@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import Sncl
+from under_way import slow_tests
 
 from sncl.bench import first_step, rows, single, start, subjects, suite
 from sncl.bench.first_step import FirstStep
@@ -16,7 +17,9 @@ from sncl.cli import timings
 from sncl.errors import SnclError
 from sncl.memory.admission import Reservoir
 from sncl.memory.memory import Memory
+from sncl.runs.plan import plan
 from sncl.training.learner import Learner
+from sncl.training.parallel import sharing_cores
 
 ALL = ["rows", "outside", "single_rows", "start", "first_steps"]
 KEYS = ["device", "stream", "method", "memory", "runs", "ms_per_step", "bound_ms", "ratio", "images_per_s", "peak_mb"]
@@ -68,6 +71,23 @@ def test_tests_alone_are_measured_without_the_tables_of_steps(small: None, sncl:
     result = sncl("bench", "--device", "cpu", "--what", "tests", "--stream", "perm-mnist", "--json").json()
     assert [(each["stream"], each["method"]) for each in result["outside"]] == [("perm-mnist", "derpp")]
     assert [result[name] for name in ALL if name != "outside"] == [[], [], [], []]
+
+
+def test_what_a_run_loses_to_tests() -> None:
+    test = single.TimeOfTest(alone=2.0, lost=0.5, steps=10)
+    assert test.waited(3, steps=100) == 3 * 0.5
+    assert test.waited(3, steps=20) == 2 * 0.5 + 2.0  # the third is waited for
+    assert single.TimeOfTest(alone=2.0, lost=2.0, steps=0).waited(3, steps=20) == 3 * 2.0  # one core
+
+
+def test_tests_are_timed_beside_steps_where_a_core_lies_idle(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, stream, batches = subjects.subject(plan("perm-mnist", "er", memory=20, tasks=2, device="cpu"))
+    with slow_tests(monkeypatch) as slow:
+        lost, steps = single.beside_steps(learner, stream, batches, range(2))
+        assert slow.begun == 0 and steps == 0 and lost > 0
+        with sharing_cores():
+            lost, steps = single.beside_steps(learner, stream, batches, range(2))
+    assert slow.begun == 1 and steps > slow.steps / 2 and lost >= 0
 
 
 # --- single rows ---------------------------------------------------------------------------------------------------
