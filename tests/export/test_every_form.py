@@ -130,7 +130,8 @@ def test_arrays_of_floats_and_of_bytes(sncl: Sncl, tmp_path: Path) -> None:
     digits = train_on(save_digits(tmp_path / "bytes.npz"), tmp_path / "bytes")
     assert sncl("export", digits, "--torch").code == 0
     model, metadata, _ = opened(digits / "model.pt2")
-    found = named_predictions(model, metadata, np.load(tmp_path / "bytes.npz")["x_test"])
+    with np.load(tmp_path / "bytes.npz") as arrays_of_bytes:
+        found = named_predictions(model, metadata, arrays_of_bytes["x_test"])
     assert by_task(digits, found) == run_predictions(digits)
 
 

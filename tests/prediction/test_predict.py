@@ -139,7 +139,8 @@ def test_arrays(sncl: Sncl, tmp_path: Path) -> None:
     rows = save_arrays(tmp_path / "rows.npz")
     folder = train_on(rows, tmp_path / "rows")
     done = sncl("predict", folder, rows)
-    arrays = np.load(rows)
+    with np.load(rows) as file:  # left open, it is closed by whichever test garbage is collected in
+        arrays = dict(file)
     np.save(tmp_path / "x.npy", np.asfortranarray(arrays["x"]))
     np.savez(tmp_path / "only.npz", anything=arrays["x"])
     for name in ("x.npy", "only.npz"):
@@ -148,7 +149,8 @@ def test_arrays(sncl: Sncl, tmp_path: Path) -> None:
     assert done.err == f"accuracy {100 * right:.2f} % on 40 rows that have a label\n"
     digits = train_on(save_digits(tmp_path / "digits.npz"), tmp_path / "digits")
     run = load_run(digits, device="cpu")
-    test = np.load(tmp_path / "digits.npz")["x_test"]
+    with np.load(tmp_path / "digits.npz") as file:
+        test = file["x_test"]
     np.save(tmp_path / "test.npy", test)
     said = predicted(sncl("predict", digits, tmp_path / "test.npy"))
     assert said == [str(each) for each in run.learner.predict(torch.from_numpy(test)).tolist()]

@@ -59,8 +59,8 @@ def test_rows_of_arrays(tmp_path: Path, form: str) -> None:
     else:
         np.savez(path, **float_images())
     found = stream(str(path))
-    arrays = np.load(path)
-    raw = arrays["x"] if "x" in arrays else np.concatenate([arrays["x_train"], arrays["x_test"]])
+    with np.load(path) as arrays:
+        raw = arrays["x"] if "x" in arrays else np.concatenate([arrays["x_train"], arrays["x_test"]])
     made = rows_of(written_down(found).inputs(raw))
     assert rows_of(found.x) | rows_of(found.test_x) == made
 
