@@ -14,11 +14,19 @@ from sncl.errors import SnclError
 from sncl.serving.app import MAX_BODY, MAX_ROWS, PENDING, QUEUE, make_app
 from sncl.serving.durability import USUAL, Durability
 from sncl.serving.opening import Servable
-from sncl.training.stopping import finishing
+from sncl.training.stopping import finishing, stop_asked
 
 TOKEN = "SNCL_TOKEN"
 SHORTEST_TOKEN = 16  # letters
 GRACE = 30  # seconds for requests that are being answered when the server is told to end
+
+
+class Server(uvicorn.Server):
+    """Ends by a signal that came before uvicorn heard signals, too."""
+
+    async def main_loop(self) -> None:
+        self.should_exit = self.should_exit or stop_asked()
+        await super().main_loop()
 
 
 def serve(
@@ -67,7 +75,7 @@ def serve(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE
         )
         with finishing():  # uvicorn hears the signal, and sends it again when it has ended
-            uvicorn.Server(config).run(sockets=[listening])
+            Server(config).run(sockets=[listening])
         if service.teacher.failed:
             raise SnclError(f"learning has failed: {service.teacher.failed}")
         if snapshot is not None:

@@ -194,7 +194,13 @@ def model_of(service: Service) -> Any:
 
 def crashed(folder: Path, target: Path, synced_only: bool, service: Service) -> Path:
     """The files as a kill leaves them, or a power failure: without what was not written through to the disk."""
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.lock"))
+    copied = False
+    while not copied:
+        try:
+            shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.lock"))
+            copied = True
+        except shutil.Error:  # a snapshot came, and a file went, while the others were copied: no kill leaves that
+            shutil.rmtree(target)
     if synced_only:
         (last,) = segments(target / "model.safetensors")[-1:]
         lines = last.read_bytes().splitlines(keepends=True)

@@ -1,5 +1,7 @@
 """A server as clients meet it: what it answers, what it refuses, who may ask, and how it ends."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,30 @@ def server(folder: Path) -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Client:
     return server.client()
+
+
+TOLD_EARLY = """
+import os, signal, sys, uvicorn
+from sncl.cli import main
+
+starts = uvicorn.Server.run
+
+def told(server, sockets=None):  # behind the line that says where it is, before uvicorn hears signals
+    os.kill(os.getpid(), signal.SIGTERM)
+    starts(server, sockets)
+
+uvicorn.Server.run = told
+sys.argv = ["sncl", "serve", sys.argv[1], "--port", "0"]
+main()
+"""
+
+
+def test_a_server_that_is_told_to_end_while_it_starts_ends(folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "digits.safetensors"
+    model.write_bytes((folder / "digits.safetensors").read_bytes())
+    command = [sys.executable, "-c", TOLD_EARLY, model]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert "http://127.0.0.1:" in done.stdout + done.stderr and "stored: " in done.stdout + done.stderr
 
 
 def test_it_says_where_it_is_and_what_may_be_lost(server: Server) -> None:
