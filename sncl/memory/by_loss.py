@@ -43,7 +43,7 @@ def picked_on_the_host(label: Tensor, loss: Tensor, capacity: int, offset: float
     labels, stays = label.numpy(), torch.ones_like(label, dtype=torch.bool)
     counts = np.bincount(labels)
     classes = counts.nonzero()[0]
-    kept = shares_on_the_host(counts[classes].tolist(), capacity, turn)
+    kept = shares(torch.from_numpy(counts[classes]), capacity, turn).numpy()
     for each, share in zip(classes, kept, strict=True):
         size = counts[each]
         if share < size:
@@ -66,13 +66,9 @@ def freed_slots(stays: Tensor, capacity: int) -> Tensor:
 
     As many stay of them as stored ones go.
     """
-    gone, entering = ~stays[:capacity], stays[capacity:]
-    if stays.is_cuda:
-        freed = places_of(gone, len(entering))
-        return torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
-    slots = np.full(len(entering), capacity)
-    slots[entering.numpy()] = np.flatnonzero(gone.numpy())
-    return torch.from_numpy(slots)
+    entering = stays[capacity:]
+    freed = places_of(~stays[:capacity], len(entering))
+    return torch.where(entering, freed[entering.cumsum(0) - 1], capacity)
 
 
 def places_of(chosen: Tensor, most: int) -> Tensor:
@@ -101,21 +97,3 @@ def shares(counts: Tensor, capacity: int, turn: float) -> Tensor:
     total = above.sum()
     place = (above.cumsum(0) - 1 - (turn * total).long()) % total.clamp(min=1)
     return share + (above & (place < left))
-
-
-def shares_on_the_host(counts: list[int], capacity: int, turn: float) -> list[int]:
-    """The same in plain numbers: of a few classes this is sooner done."""
-    level, below = capacity // len(counts), 0
-    for larger, size in zip(range(len(counts), 0, -1), sorted(counts), strict=True):
-        if size > (capacity - below) // larger:
-            level = (capacity - below) // larger
-            break
-        below += size
-    share = [min(size, level) for size in counts]
-    left, total = capacity - sum(share), sum(size > level for size in counts)
-    place = -int((turn * torch.tensor(total)).long())  # in the precision of torch
-    for number, size in enumerate(counts):
-        if size > level:
-            share[number] += place % total < left
-            place += 1
-    return share

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from threading import RLock
 
 import torch
@@ -37,12 +36,6 @@ def seeded(seed: int, *purpose: object) -> Iterator[None]:
         yield
 
 
-@lru_cache
-def _nothing(name: str, shape: tuple[int, ...]) -> Tensor:
-    """A tensor without numbers; names have different ones, so that two of them are never taken for the same input."""
-    return torch.empty(shape, dtype=torch.float64)
-
-
 class Randomness:
     """The generators a learner keeps, with their exact state.
 
@@ -61,7 +54,7 @@ class Randomness:
     def uniform(self, name: str, *shape: int) -> Tensor:
         """Numbers in [0, 1), double precision: fine enough to index an endless stream."""
         if 0 in shape:  # of which there are none to draw
-            return _nothing(name, shape)
+            return torch.empty(shape, dtype=torch.float64)
         return torch.rand(*shape, generator=self.generators[name], dtype=torch.float64)
 
     @contextmanager

@@ -7,7 +7,6 @@ the zeros: they make 0 of -0, as the sum does.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -59,8 +58,7 @@ def _of(recording: Recording, calls: list[Call | None], tensors: list[Tensor]) -
 
 def _sums(recording: Recording) -> dict[Any, Sum]:
     """The sums of pieces that nobody else reads, by their results: the largest ones."""
-    read = Counter(each for call in recording.calls for each in call.reads())
-    read.update(each for each in recording.returned if isinstance(each, Value))
+    read = recording.reads()
     found: dict[Any, Sum] = {}
     for place, call in enumerate(recording.calls):
         if call.operation is aten.slice_backward.default:

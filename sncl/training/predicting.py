@@ -15,7 +15,6 @@ from sncl.methods.method import Method
 from sncl.networks.taps import Tapped, evaluating
 from sncl.streams.transforms import Transform, eval_input
 from sncl.tensors.fields import Inputs, mapped, named, pieces, rows
-from sncl.tensors.gradients import WithoutGradients
 from sncl.training.inputs import Labels, Samples, as_batch, as_inputs
 from sncl.training.recorded import Recorded, form_of
 from sncl.training.signature import Signature
@@ -62,7 +61,7 @@ class Inference(NamedTuple):
 
 def replayed(inference: Inference, recorded: Recorded, x: Samples, task: int | None) -> Tensor:
     """The same logits, with a network that is in training: replayed where they may be, or in evaluation mode."""
-    with WithoutGradients():
+    with torch.no_grad():
         return _replayed(inference, recorded, inference.accepted(x, task), task)
 
 

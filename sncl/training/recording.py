@@ -11,6 +11,7 @@ place. That nothing else was taken for one is seen by recording twice: both must
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -95,6 +96,12 @@ class Recording(NamedTuple):
     def owned(self) -> list[Tensor]:
         """The constants that are no views of others."""
         return [tensor for number, tensor in enumerate(self.constants) if number not in self.views]
+
+    def reads(self) -> Counter[Value]:
+        """How often each value is read, by calls and by who gets what is returned."""
+        found = Counter(each for call in self.calls for each in call.reads())
+        found.update(each for each in self.returned if isinstance(each, Value))
+        return found
 
     def changed(self) -> set[int]:
         """The storages of the values that calls write into."""

@@ -7,7 +7,6 @@ the last time may be written over by what is computed of it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,9 +137,7 @@ def _without_kept_axes(recording: Recording) -> Recording:
 
     The gradient of a bias is one, and that of whatever else was broadcast over samples.
     """
-    tensors, calls = recording.tensors, recording.calls
-    read = Counter(each for call in calls for each in call.reads())
-    read.update(each for each in recording.returned if isinstance(each, Value))
+    tensors, calls, read = recording.tensors, recording.calls, recording.reads()
     sums: dict[Any, int] = {call.results: place for place, call in enumerate(calls) if _keeps_axes(call)}
     kept: list[Call | None] = list(calls)
     for place, call in enumerate(calls):

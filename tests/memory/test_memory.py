@@ -16,9 +16,7 @@ from sncl.memory.by_loss import (
     pick_by_loss,
     picked_by_sorting,
     picked_on_the_host,
-    places_of,
     shares,
-    shares_on_the_host,
 )
 from sncl.memory.drawing import latest
 from sncl.memory.memory import Memory
@@ -136,13 +134,6 @@ def test_shares_are_equal_and_shortfalls_go_to_the_others(
     assert shares(torch.tensor(counts), capacity, turn=0.0).tolist() == expected
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.data())
-def test_shares_of_a_few_classes_are_told_on_the_host(counts: list[int], data: st.DataObject) -> None:
-    capacity = data.draw(st.integers(1, sum(counts)))
-    turn = data.draw(st.floats(0, 1, exclude_max=True))
-    assert shares_on_the_host(counts, capacity, turn) == shares(torch.tensor(counts), capacity, turn).tolist()
-
-
 @given(st.integers(1, 12), st.data())
 def test_who_enters_takes_the_slots_that_are_freed_in_their_order(capacity: int, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(capacity + data.draw(st.integers(1, 5)))))
@@ -150,9 +141,6 @@ def test_who_enters_takes_the_slots_that_are_freed_in_their_order(capacity: int,
     freed = [slot for slot in range(capacity) if not stays[slot]]
     wanted = [freed.pop(0) if each else capacity for each in stays[capacity:]]
     assert freed_slots(stays, capacity).tolist() == wanted
-    gone, entering = ~stays[:capacity], stays[capacity:]  # as a GPU does it
-    on_gpu = torch.where(entering, places_of(gone, len(entering))[entering.cumsum(0) - 1], capacity)
-    assert on_gpu.tolist() == wanted
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8))

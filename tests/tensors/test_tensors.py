@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from sncl.tensors.fields import end_to_end
-from sncl.tensors.gradients import WithoutGradients
 from sncl.tensors.random import Randomness, generator, seeded
 
 
@@ -60,15 +58,3 @@ def test_names_that_draw_nothing_are_told_apart() -> None:
     assert one.shape == other.shape == (3, 0)
     assert one is not other
     assert random.uniform("view", 4, 0).shape == (4, 0)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_gradients_are_off_and_then_as_they_were(before: bool) -> None:
-    with torch.set_grad_enabled(before):
-        with pytest.raises(ValueError, match="inside"), WithoutGradients():
-            assert not torch.is_grad_enabled()
-            with WithoutGradients():
-                pass
-            assert not torch.is_grad_enabled()
-            raise ValueError("inside")
-        assert torch.is_grad_enabled() == before

@@ -113,14 +113,14 @@ class Grow(Gating):
         total = sum(gate.channels for gate in self.gates)
         wanted = math.ceil(round(self.sparsity * total, 6))  # at least that part, whatever floats make of it
         closed = closed_by_layer(self.gates, max(0, min(wanted, total - self.neurons)))
-        left = [gate.channels - shut for gate, shut in zip(self.gates, closed, strict=True)]
-        every = [(gate.channels, open_then) for gate, open_then in zip(self.gates, left, strict=True)]
-        self.order = torch.cat([torch.arange(channels) / then for channels, then in every]).to(generator.device)
-        spare = [torch.full((channels,), channels / then - 1) for channels, then in every]
-        self.spare = torch.cat(spare).to(generator.device)
-        for gate, open_then in zip(self.gates, left, strict=True):
+        order, spare = [], []
+        for gate, shut in zip(self.gates, closed, strict=True):
+            left = gate.channels - shut
+            order.append(torch.arange(gate.channels) / left)
+            spare.append(torch.full((gate.channels,), gate.channels / left - 1))
             if gate.own and not self.settle:
-                nn.init.constant_(gate.mu, math.sqrt(gate.channels / open_then))
+                nn.init.constant_(gate.mu, math.sqrt(gate.channels / left))
+        self.order, self.spare = torch.cat(order).to(generator.device), torch.cat(spare).to(generator.device)
         self._open()
 
     @torch.no_grad()
