@@ -17,6 +17,7 @@ from sncl.bench.subjects import samples_of_a_step, subject
 from sncl.bench.timing import passes, peak_mb, steps_within, timed
 from sncl.runs.experiment import Experiment
 from sncl.streams.stream import Stream
+from sncl.training.background_tests import BackgroundTests
 from sncl.training.checkpoint import write_checkpoint
 from sncl.training.engine import exact_kernels, on_threads
 from sncl.training.evaluate import Assessment, accuracies, tested_after
@@ -25,7 +26,6 @@ from sncl.training.learner import Learner
 from sncl.training.parallel import sharing_cores
 from sncl.training.run import LOG_LINES
 from sncl.training.schedule import total_steps
-from sncl.training.under_way import UnderWay
 
 TIMINGS = 7  # of which the median counts
 TESTED = 5  # tasks
@@ -132,7 +132,7 @@ def beside_steps(learner: Learner, stream: Stream, batches: Batches, tasks: rang
     """What each test of these tasks costs the steps that are made meanwhile, in seconds, and how many these are."""
     steps, found = 0, list[Assessment]()
     begun = time.perf_counter()
-    with UnderWay() as tests:
+    with BackgroundTests() as tests:
         tests.begin(learner, stream, tasks, found.append, beside=True)
         while not found:
             learner.learn(*next(batches))

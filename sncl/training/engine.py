@@ -22,7 +22,7 @@ from sncl.tensors.random import Randomness
 from sncl.tensors.transfer import upload
 from sncl.training.compiling import COMPILING, compiled_observe
 from sncl.training.descent import Descent
-from sncl.training.finite import Glance
+from sncl.training.finite import FiniteCheck
 from sncl.training.step import Step, StepInput
 
 
@@ -96,13 +96,13 @@ class Eager:
         with self.random.as_global("gates"):
             return self.step(given)
 
-    def glance(self) -> Glance | None:
+    def finite_check(self) -> FiniteCheck | None:
         """A first look at what the last step changed: parameters that move and all buffers, where these are known."""
         optimizer = self.step.optimizer
         if not isinstance(optimizer, Descent):
             return None
         moved = chain.from_iterable(parameters for parameters, _ in optimizer.groups)
-        return Glance(chain(moved, self.step.net.body.buffers()))
+        return FiniteCheck(chain(moved, self.step.net.body.buffers()))
 
     def forget(self) -> None:
         """Tensors of the method, network or memory may have been replaced by others."""

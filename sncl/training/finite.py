@@ -147,8 +147,8 @@ def check_weights(learner: Learner) -> None:
 def check_update(learner: Learner) -> None:
     """The same in short, behind a step: only what it changes is looked at, parameters that move and all buffers."""
     learner.watch.check()
-    glance = learner.ready.engine.glance()
-    if glance is None or not glance.is_finite():
+    finite_check = learner.ready.engine.finite_check()
+    if finite_check is None or not finite_check.is_finite():
         check_weights(learner)
 
 
@@ -160,7 +160,7 @@ def _are_finite(tensors: Iterable[Tensor]) -> bool:
     return all(math.isfinite(each.item()) for each in norms)
 
 
-class Glance:
+class FiniteCheck:
     """That first look again and again, at tensors which stay where they are: behind every step of single rows.
 
     Small ones on the host are read as arrays of NumPy, which begins sooner; ``arrays`` hold the same numbers.

@@ -16,7 +16,7 @@ from torch import Tensor
 from sncl.methods.method import Outcome
 from sncl.tensors.random import Randomness
 from sncl.training.engine import Eager, Graph
-from sncl.training.finite import Glance
+from sncl.training.finite import FiniteCheck
 from sncl.training.recording import Recording, record
 from sncl.training.replaying import CallList
 from sncl.training.simplifying import simplified
@@ -38,7 +38,7 @@ class Form:
     first: Recording | None = None
     unchanged: Unchanged | None = None
     replay: CallList | None = None
-    glance: Glance | None = None  # at what a replay changes
+    finite_check: FiniteCheck | None = None  # at what a replay changes
 
 
 class Recorded:
@@ -156,13 +156,13 @@ class RecordedSteps(Eager):
             self.step.optimizer.zero_grad()
         return made[0]
 
-    def glance(self) -> Glance | None:
+    def finite_check(self) -> FiniteCheck | None:
         last = self._recorded.last
         if last is None:
-            return super().glance()
-        if last.glance is None:  # as long as nothing is replaced, the same tensors are looked at
-            last.glance = super().glance()
-        return last.glance
+            return super().finite_check()
+        if last.finite_check is None:  # as long as nothing is replaced, the same tensors are looked at
+            last.finite_check = super().finite_check()
+        return last.finite_check
 
     def forget(self) -> None:
         self._recorded.forget()

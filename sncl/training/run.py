@@ -20,6 +20,7 @@ from sncl.errors import SnclError
 from sncl.evaluation.collapse import Collapse, collapses
 from sncl.streams.stream import Stream
 from sncl.tensors.fields import Fields, under, within
+from sncl.training.background_tests import BackgroundTests
 from sncl.training.checkpoint import read_checkpoint, write_checkpoint
 from sncl.training.descent import scale_steps
 from sncl.training.diagnostics import diagnostics
@@ -39,11 +40,10 @@ from sncl.training.folder import BOARD, CHECKPOINT, CHECKPOINT_SECONDS, TASK_NET
 from sncl.training.group import check_same_state
 from sncl.training.learner import Learner
 from sncl.training.log import LOG, Log, NoLog
+from sncl.training.reporting import Ended, Reporter
 from sncl.training.schedule import Place, StepSizes, batch_schedule, following, total_steps
 from sncl.training.stopping import Stopped, finishing, stop_asked
-from sncl.training.telling import Ended, Telling
 from sncl.training.tensorboard import Board, gate_values
-from sncl.training.under_way import UnderWay
 from sncl.training.weighting import TaskWeights
 
 LOG_LINES = 200  # about how many lines of losses a run writes
@@ -110,7 +110,7 @@ def run(
         running.weights = TaskWeights(stream) if balance else None
         running.step_sizes = step_sizes
         running.score_untrained()
-        with finishing(), running.tests_under_way:
+        with finishing(), running.background_tests:
             running.learn(reached.place, checkpoint_seconds, keep_tasks)
     return reached.scores
 
@@ -142,41 +142,41 @@ class StreamRun:
         self.begun = self.saved = time.monotonic()
         self.earlier = self.scores.seconds
         self.tests = task_tests(stream)
-        self.tests_under_way = UnderWay()
-        self.behind = self.tests_under_way.behind
+        self.background_tests = BackgroundTests()
+        self.behind = self.background_tests.behind
         news = None
         if self.scores.matrices:
             learned = learned_after(stream, reached.place.task - 1)
             collapsed = self._collapsed(reached.place.task - 1)
             news = Evaluation(self.scores.last(learned), log.last("evaluation"), collapsed)
-        self.telling = Telling(log, board, watch, news)
+        self.reporter = Reporter(log, board, watch, news)
 
     def learn(self, start: Place, checkpoint_seconds: float, keep_tasks: bool) -> None:
         """Learn the batches from ``start`` on."""
-        self.telling.begin(time.monotonic())
+        self.reporter.begin(time.monotonic())
         for place, positions, last in batch_schedule(self.stream, self.epochs, start):
             x, y = self.stream.batch(place.task, positions)
             if self.step_sizes is not None:
                 scale_steps(self.learner.ready.optimizer, self.step_sizes.factor_at(self.stream, self.epochs, place))
             losses = self.learner.learn(x, y, None if self.weights is None else self.weights(place.task, y))
             self.samples += len(positions)
-            self.tests_under_way.look()
+            self.background_tests.look()
             self._report(place, losses, last)
             if last:
                 self._end_task(place)
             stops, saves = self._agreed(stop_asked(), time.monotonic() - self.saved >= checkpoint_seconds)
             if stops or saves:
-                self.tests_under_way.finish()
+                self.background_tests.finish()
             if last or stops or saves:
                 self.learner.watch.look()
                 if last and keep_tasks:  # before the checkpoint: a run that is killed in between writes it again
                     self._keep_network(place.task)
                 self._save(following(place, last))
                 if stops or (self.learner.group is None and stop_asked()):
-                    self.tests_under_way.finish()
+                    self.background_tests.finish()
                     raise Stopped
             if last:
-                self.behind(partial(self.telling.begin, time.monotonic()))
+                self.behind(partial(self.reporter.begin, time.monotonic()))
 
     def _agreed(self, stops: bool, saves: bool) -> tuple[bool, bool]:
         """Whether to stop and to save; of processes that share the learner, if any of them is to."""
@@ -197,11 +197,11 @@ class StreamRun:
         if last or moment.steps % max(1, self.total // LOG_LINES) == 0:
             self.learner.watch.look()
             moment = moment._replace(losses={name: float(loss) for name, loss in losses.items()})
-        self.behind(partial(self.telling.step, moment, time.monotonic()))
+        self.behind(partial(self.reporter.step, moment, time.monotonic()))
 
     def _end_task(self, place: Place) -> None:
         """Tell the learner that a task has ended, where it may know, and evaluate it; the next one need not wait."""
-        self.tests_under_way.finish()
+        self.background_tests.finish()
         learner, stream, task = self.learner, self.stream, place.task
         if stream.boundaries:
             learner.boundary(*self._task_samples(task))
@@ -215,7 +215,7 @@ class StreamRun:
         )
         self.scores.largest_loss = learner.watch.largest = 0.0  # the next task starts without large losses
         then = partial(self._evaluated, ended)
-        self.tests_under_way.begin(learner, stream, tested_after(stream, task), then, beside=not is_last)
+        self.background_tests.begin(learner, stream, tested_after(stream, task), then, beside=not is_last)
 
     def _evaluated(self, ended: Ended, found: Assessment) -> None:
         """Take in what the tests behind a task have found."""
@@ -225,7 +225,7 @@ class StreamRun:
         check_task(self.scores, self.tests, task, ended.largest_loss)
         evaluation = Evaluation(self.scores.last(learned), ended.inside, self._collapsed(task))
         matrices = self.scores.matrices if self.stream.boundaries else {}
-        self.telling.evaluation(ended, found.accuracies, evaluation, matrices)
+        self.reporter.evaluation(ended, found.accuracies, evaluation, matrices)
 
     def _collapsed(self, task: int) -> tuple[Collapse, ...]:
         """The tasks that were not learned; this one may still be, by what is replayed of it, unless it is the last."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from background_tests import slow_tests
 from command_line import Sncl
-from under_way import slow_tests
 
 from sncl.bench import first_step, rows, single, start, subjects, suite
 from sncl.bench.first_step import FirstStep

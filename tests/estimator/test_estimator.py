@@ -483,7 +483,7 @@ def test_so_are_buffers_that_nobody_reads_where_steps_are_replayed(late: bool) -
     for row in range(20):
         model = model.partial_fit(X[row : row + 1], y[row : row + 1], classes=np.unique(y) if row == 0 else None)
     engine, layer = model.learner_.ready.engine, model.learner_.net.body[0]  # type: ignore[index]
-    assert engine.glance() is engine.glance()  # of a replay
+    assert engine.finite_check() is engine.finite_check()  # of a replay
     if late:
         layer.register_buffer("new", torch.full((2,), torch.nan))  # type: ignore[operator, union-attr]
     else:

@@ -26,7 +26,7 @@ from sncl.streams.stream import Stream
 from sncl.streams.user.data import read
 from sncl.streams.user.spec import parse_spec
 from sncl.tensors.fields import Fields
-from sncl.training import diagnostics, run, under_way
+from sncl.training import background_tests, diagnostics, run
 from sncl.training.checkpoint import read_checkpoint, read_json, write_checkpoint, write_json
 from sncl.training.evaluate import Assessment
 from sncl.training.learner import Learner
@@ -65,7 +65,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def responses(learner: Learner, stream: Stream, task: int) -> Fields:
         return of_task(task)
 
-    monkeypatch.setattr(under_way, "assessed", assessed)
+    monkeypatch.setattr(background_tests, "assessed", assessed)
     monkeypatch.setattr(run, "accuracies", lambda *given: assessed(*given).accuracies)
     monkeypatch.setattr(diagnostics, "responses", responses)
     monkeypatch.setattr(run, "write_checkpoint", lambda path, tensors, facts: described.append(len(json.dumps(facts))))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sncl import ContinualClassifier, follow
 from sncl.errors import Diverged
 from sncl.training.events import Moment
-from sncl.training.finite import SMALL, STEPS_AT_ONCE, Glance, LossWatch
+from sncl.training.finite import SMALL, STEPS_AT_ONCE, FiniteCheck, LossWatch
 from sncl.training.learner import Learner
 from sncl.training.run import CHECKPOINT, run
 
@@ -211,7 +211,7 @@ def test_an_average_leaves_a_mask_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 @pytest.mark.parametrize("kind", ["short", "double", "long", "half", "strided", "number"])
-def test_a_glance_sees_every_number_where_it_lies(kind: str, value: float) -> None:
+def test_the_check_sees_every_number_where_it_lies(kind: str, value: float) -> None:
     tensors = {
         "short": torch.ones(3, 4, requires_grad=True),
         "double": torch.ones(5, dtype=torch.float64),
@@ -221,12 +221,12 @@ def test_a_glance_sees_every_number_where_it_lies(kind: str, value: float) -> No
         "number": torch.ones(()),
         "integers": torch.ones(3, dtype=torch.int64),
     }
-    glance = Glance(tensors.values())
-    assert glance.is_finite()
+    check = FiniteCheck(tensors.values())
+    assert check.is_finite()
     with torch.no_grad():
         tensors[kind][(-1,) * tensors[kind].dim()] = value
-    assert not glance.is_finite()
+    assert not check.is_finite()
     with torch.no_grad():
         tensors[kind].fill_(2.0)
-    assert glance.is_finite()
-    assert Glance([]).is_finite()
+    assert check.is_finite()
+    assert FiniteCheck([]).is_finite()

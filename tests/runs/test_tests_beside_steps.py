@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import torch
+from background_tests import Slow, slow_tests
 from digit_streams import made
 from run_folders import differences, same_checkpoint, same_run
-from under_way import Slow, slow_tests
 
 from sncl.errors import Diverged
 from sncl.methods.table import make
@@ -169,8 +169,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pytest, torch
-from test_tests_under_way import beside, short
-from under_way import slow_tests
+from test_tests_beside_steps import beside, short
+from background_tests import slow_tests
 from sncl.training.learner import Learner
 
 torch.set_num_threads(1)

@@ -28,7 +28,7 @@ def measured(rows: Accuracies) -> dict[Readout, list[float]]:
     return {readout: [round(value, 2) for value in row if value is not None] for readout, row in rows.items()}
 
 
-class Telling:
+class Reporter:
     """What is told of one run, by moments that say where it was; ``news`` go with the next one."""
 
     def __init__(self, log: Log, board: Board | None, watch: Watch | None, news: Evaluation | None = None) -> None:

@@ -17,11 +17,11 @@ from sncl.streams.stream import Stream
 from sncl.streams.transforms import Unit
 from sncl.tensors.fields import Inputs
 from sncl.training import parallel, side_by_side
+from sncl.training.background_tests import BackgroundTests
 from sncl.training.evaluate import Assessment, assessed
 from sncl.training.parallel import sharing_cores
 from sncl.training.side_by_side import Cores
 from sncl.training.snapshot import Snapshot
-from sncl.training.under_way import UnderWay
 
 
 class Gate:
@@ -70,7 +70,7 @@ def test_all_that_follows_waits_and_keeps_its_order(gate: Gate, learned: tuple[L
     learner, stream = learned
     expected = assessed_now(learner, stream, gate)
     done: list[object] = []
-    with UnderWay() as tests:
+    with BackgroundTests() as tests:
         tests.behind(partial(done.append, "first"))
         tests.begin(learner, stream, range(2), done.append, beside=True)
         tests.behind(partial(done.append, "second"))
@@ -98,7 +98,7 @@ def assessed_now(learner: Learner, stream: Stream, gate: Gate) -> Assessment:
 def test_tests_that_were_made_are_taken_in_at_the_next_look(gate: Gate, learned: tuple[Learner, Stream]) -> None:
     gate.open.set()
     done: list[object] = []
-    with UnderWay() as tests:
+    with BackgroundTests() as tests:
         tests.begin(*learned, range(2), done.append, beside=True)
         for _ in range(3000):
             tests.look()
@@ -123,7 +123,7 @@ def test_the_core_that_learns_is_left_alone_until_it_waits(
         gate.open.set()
 
     monkeypatch.setattr(Cores, "lend", lent)
-    with UnderWay() as tests:
+    with BackgroundTests() as tests:
         tests.begin(*learned, range(2), lambda found: None, beside=True)
         while gate.most < 2:
             threading.Event().wait(0.01)
@@ -138,7 +138,7 @@ def test_with_one_core_or_not_beside_learning_they_are_made_at_once(
     gate.open.set()
     done: list[object] = []
     with sharing_cores(3 if beside else 1):
-        tests = UnderWay()
+        tests = BackgroundTests()
         tests.begin(*learned, range(2), done.append, beside=beside)
         assert len(done) == 1 and (gate.parts == 0) == beside
         tests.behind(partial(done.append, "second"))
@@ -158,7 +158,7 @@ def test_an_error_in_the_tests_comes_back_once_and_drops_what_waits(
 ) -> None:
     monkeypatch.setattr(Snapshot, "logits", fails)
     done: list[object] = []
-    tests = UnderWay()
+    tests = BackgroundTests()
     with pytest.raises(Trouble, match="in a thread"), tests:
         tests.begin(*learned, range(2), done.append, beside=True)
         tests.behind(partial(done.append, "second"))
@@ -170,7 +170,7 @@ def test_an_error_in_the_tests_comes_back_once_and_drops_what_waits(
 def test_an_error_in_what_follows_drops_the_rest(gate: Gate, learned: tuple[Learner, Stream]) -> None:
     gate.open.set()
     done: list[object] = []
-    with pytest.raises(Trouble), UnderWay() as tests:
+    with pytest.raises(Trouble), BackgroundTests() as tests:
         tests.begin(*learned, range(2), done.append, beside=True)
         tests.behind(fails)
         tests.behind(partial(done.append, "third"))
@@ -179,7 +179,7 @@ def test_an_error_in_what_follows_drops_the_rest(gate: Gate, learned: tuple[Lear
 
 def test_an_error_meanwhile_waits_for_what_comes_first(gate: Gate, learned: tuple[Learner, Stream]) -> None:
     done: list[object] = []
-    with pytest.raises(Trouble, match="while learning"), UnderWay() as tests:
+    with pytest.raises(Trouble, match="while learning"), BackgroundTests() as tests:
         tests.begin(*learned, range(2), done.append, beside=True)
         tests.behind(partial(done.append, "second"))
         gate.open.set()
@@ -190,7 +190,7 @@ def test_an_error_meanwhile_waits_for_what_comes_first(gate: Gate, learned: tupl
 def test_to_be_stopped_meanwhile_waits_for_nothing(gate: Gate, learned: tuple[Learner, Stream]) -> None:
     done: list[object] = []
     threads = threading.active_count()
-    with pytest.raises(KeyboardInterrupt), UnderWay() as tests:
+    with pytest.raises(KeyboardInterrupt), BackgroundTests() as tests:
         tests.begin(*learned, range(2), done.append, beside=True)
         while gate.most < 2:
             threading.Event().wait(0.01)

@@ -18,7 +18,7 @@ from sncl.training.learner import Learner
 from sncl.training.side_by_side import Cores, cores_for
 
 
-class UnderWay:
+class BackgroundTests:
     """The tests of one run: one set of them at a time, and what waits for it.
 
     A block of it ends with them. An error in the block waits for what belongs in front of it; to be stopped there does
